@@ -87,7 +87,7 @@ def back_up(settings: Settings, target: Path) -> Backup:
             f"the database is at revision {found or 'base'}, this version writes {migrations.head()}",
             hint="`deuteron db upgrade`, or the version of deuteron that the service runs",
         )
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temporary = target.parent / f".{target.name}.{os.getpid()}.part"
     try:
         # The signing key is in it.
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

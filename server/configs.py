@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+import re
+from datetime import UTC, datetime
 
 from deuteron.tuner import ConfigRecord
 from deuteron.tuner.codec import canonical_json
+from deuteron.tuner.errors import SchemaError
 
 from .store import StoredConfig, Transaction
 
+# A segment of addresses.
+_ID = re.compile(r"[A-Za-z0-9_-]+")
+
 
 def stored_config(record: ConfigRecord, job_id: str | None) -> StoredConfig:
-    """The columns that lookups and bundles need, and the record as the tuner writes it."""
+    """The columns that lookups and bundles need, and the record as the tuner writes it.
+
+    Raises:
+        SchemaError: an id that no address has, dims that are no names, a time that is none. The tuner writes no such
+            records, and who had one stored it for good.
+    """
+    if not _ID.fullmatch(record.id):
+        raise SchemaError(f"record.id: {record.id[:40]!r} is no id", hint="letters, digits, _ and -")
+    odd = next((dim for dim in record.shape if not dim.isidentifier()), None)
+    if odd is not None:
+        raise SchemaError(f"record.shape: {odd[:40]!r} is not the name of a size", hint="such as M")
     return StoredConfig(
         id=record.id,
         kernel_hash=record.kernel_hash,
@@ -27,8 +42,16 @@ def stored_config(record: ConfigRecord, job_id: str | None) -> StoredConfig:
         low_ns=record.time_ns.low,
         high_ns=record.time_ns.high,
         body=canonical_json(record.to_json()),
-        created_at=datetime.fromisoformat(record.created_at),
+        created_at=_instant(record.created_at),
     )
+
+
+def _instant(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):  # of the first and the last day that there are, UTC's is another
+        hint = "such as 2026-11-26T09:00:00+00:00"
+        raise SchemaError(f"record.created_at: {text[:40]!r} is not a time", hint=hint) from None
 
 
 def put_record(tx: Transaction, record: ConfigRecord, job_id: str | None, *, who: str = "") -> None:

@@ -30,7 +30,7 @@ def parse_url(url: str) -> URL:
     """
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the second of a port that is no number, as in postgresql://[::1/name
         raise SettingsError(
             f"database address {url!r} does not parse",
             hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",

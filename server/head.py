@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from starlette.requests import ClientDisconnect
+from contextlib import suppress
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
-class _Answered(OSError):
-    """The headers are out. Starlette takes an OSError of ``send`` for a client that left, and stops a stream."""
+class _Answered(BaseException):
+    """The headers are out: nothing more is to be sent. No Exception, as those have handlers that would report it."""
 
 
 class HeadAsGet:
@@ -34,8 +35,5 @@ class HeadAsGet:
             elif message.get("more_body"):
                 raise _Answered
 
-        try:
+        with suppress(_Answered):
             await self.app({**scope, "method": "GET"}, receive, send_headers)
-        except (_Answered, ClientDisconnect):
-            if not answered:
-                raise

@@ -6,12 +6,17 @@ import dataclasses
 import logging
 import socket
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from deuteron import migrations
 
 from .backup import refuse_unfinished
 from .settings import Settings, SettingsError
 from .store import ServiceStore
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
 
 logger = logging.getLogger("deuteron.server")
 
@@ -26,7 +31,6 @@ def serve(settings: Settings) -> None:
     import uvicorn
 
     from .app import create_app  # lazy: fastapi takes half a second
-    from .protocol import patient_protocol  # lazy: as uvicorn
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     refuse_unfinished(settings)
@@ -37,17 +41,27 @@ def serve(settings: Settings) -> None:
         listener = bind(settings)
         settings = dataclasses.replace(settings, port=listener.getsockname()[1])
         logger.info("listening on %s", settings.base_url)
-        config = uvicorn.Config(
-            create_app(settings, store=store),
-            http=patient_protocol(settings.body_seconds),
-            log_level="warning",
-            access_log=False,
-            # Streams of running jobs never end by themselves.
-            timeout_graceful_shutdown=3,
-        )
+        config = server_config(create_app(settings, store=store), settings)
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         store.close()
+
+
+def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    import uvicorn
+
+    from .protocol import patient_protocol  # lazy: as uvicorn
+
+    return uvicorn.Config(
+        app,
+        http=patient_protocol(settings.body_seconds),
+        ws="none",  # there is no WebSocket here: a request for one is answered as any other
+        log_level="warning",
+        access_log=False,
+        # Streams of running jobs never end by themselves.
+        timeout_graceful_shutdown=3,
+    )
 
 
 def bind(settings: Settings) -> socket.socket:

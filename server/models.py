@@ -55,6 +55,10 @@ def key_text(length: int) -> String:
     return String(length).with_variant(String(length, collation="C"), "postgresql")
 
 
+#: Characters of a shape as text, such as M=512,N=512.
+MOST_SHAPE_KEY = 400
+
+
 class Base(DeclarativeBase):
     # Names on every constraint, so that a later migration can drop them on both databases.
     metadata = MetaData(
@@ -189,7 +193,7 @@ class ConfigRow(Base):
     device_key: Mapped[str] = mapped_column(key_text(200))
     device_name: Mapped[str] = mapped_column(String(200))
     dtype: Mapped[str] = mapped_column(key_text(16))
-    shape_key: Mapped[str] = mapped_column(key_text(400))
+    shape_key: Mapped[str] = mapped_column(key_text(MOST_SHAPE_KEY))
     toolchain_key: Mapped[str] = mapped_column(key_text(1000))
     job_id: Mapped[str | None] = mapped_column(String(36))
     checked: Mapped[bool] = mapped_column()
@@ -214,7 +218,7 @@ class ConfigHistoryRow(Base):
     kernel_hash: Mapped[str] = mapped_column(key_text(64))
     device_key: Mapped[str] = mapped_column(key_text(200))
     dtype: Mapped[str] = mapped_column(key_text(16))
-    shape_key: Mapped[str] = mapped_column(key_text(400))
+    shape_key: Mapped[str] = mapped_column(key_text(MOST_SHAPE_KEY))
     toolchain_key: Mapped[str] = mapped_column(key_text(1000))
     action: Mapped[str] = mapped_column(String(16))
     who: Mapped[str] = mapped_column(String(200))

@@ -1,12 +1,15 @@
-"""HTTP/1.1 as uvicorn speaks it, with a limit on how long a request's head may take to arrive."""
+"""HTTP/1.1 as uvicorn speaks it, with a limit on how long a head may take to arrive, and errors in one form."""
 
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .problems import problem_response
 
 
 class PatientProtocol(H11Protocol):
@@ -28,6 +31,18 @@ class PatientProtocol(H11Protocol):
             self._watch()
         else:
             self._ignore()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are no HTTP, in the form of every other error, and close the connection."""
+        problem = problem_response(400, "bad-http", msg, hint="send HTTP/1.1 with one Host")
+        headers = [*problem.raw_headers, (b"connection", b"close")]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=HTTPStatus(400).phrase.encode()),
+            h11.Data(data=bytes(problem.body)),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""

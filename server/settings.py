@@ -164,7 +164,8 @@ class Settings:
         """Address of the service as workers see it, without a trailing slash."""
         if self.public_url:
             return self.public_url.rstrip("/")
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = self.host.strip("[]")
+        host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{self.port}"
 
     @property
@@ -216,6 +217,11 @@ class Settings:
         if self.upstream and (_NO_SERVICE.search(self.upstream) or not is_service_address(self.upstream)):
             raise SettingsError(
                 f"DEUTERON_UPSTREAM: {self.upstream!r} is not the address of a service", hint="https://tuner.example"
+            )
+        if self.public_url and not is_service_address(self.public_url):
+            raise SettingsError(
+                f"DEUTERON_PUBLIC_URL: {self.public_url!r} is not the address of a service",
+                hint="http://tuner.example:8642",
             )
         if not _ENTRY_POINT.match(self.runner):
             raise SettingsError(

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
-from deuteron.tuner import STRATEGIES, JobSpec
+from deuteron.tuner import STRATEGIES, JobSpec, shape_key
 from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.errors import SchemaError, StrategyError
 
 from .checking import check_job, refuse_faults
 from .dispatch.resources import resources_for
+from .models import MOST_SHAPE_KEY
 from .problems import HttpProblem
-from .store import Job, NewJob, StoredKernel
+from .store import Job, KeyIsTaken, NewJob, StoredKernel
 
 if TYPE_CHECKING:
     from .api.schemas.jobs import JobBody
@@ -50,6 +51,20 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
     text = spec.workload.kernel
     source = KernelSource.from_text(text.source, text.name, text.filename)
     to_store = kernel_to_store(source, text.source, text.filename)
+    try:
+        return _store_job(context, spec, to_store, owner, idempotency_key, fingerprint)
+    except KeyIsTaken:  # the same request reached another server
+        return _store_job(context, spec, to_store, owner, idempotency_key, fingerprint)
+
+
+def _store_job(
+    context: ServiceContext,
+    spec: JobSpec,
+    to_store: StoredKernel,
+    owner: str,
+    idempotency_key: str | None,
+    fingerprint: str,
+) -> Job:
     with context.store.write() as tx:
         if idempotency_key is not None:
             known = tx.idempotency.find(owner, idempotency_key, fingerprint)
@@ -135,6 +150,14 @@ def _check_size(context: ServiceContext, spec: JobSpec) -> None:
             "job-too-large",
             f"{len(spec.shapes)} shapes times {len(spec.dtypes)} dtypes are {pairs} searches",
             hint=f"at most {settings.max_shapes} in one job; split it",
+        )
+    longest = max((shape_key(shape) for shape in spec.shapes), key=len)
+    if len(longest) > MOST_SHAPE_KEY:
+        raise HttpProblem(
+            422,
+            "job-too-large",
+            f"the shape {longest[:40]}... has {len(longest)} characters",
+            hint=f"at most {MOST_SHAPE_KEY}: fewer dims, or shorter names",
         )
     if _trials_total(spec) > settings.max_trials:
         raise HttpProblem(

@@ -57,6 +57,8 @@ def convert(value: object, kind: type[T], where: str) -> T:
         raise refusal(error, value, kind, where) from None
     except RecursionError:
         raise SchemaError(f"{where}: JSON is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise SchemaError(f"{where}: a text has half of a surrogate pair") from None
 
 
 def decode(text: str | bytes, kind: type[T], where: str) -> T:

@@ -63,7 +63,7 @@ def decide(
         raise JobError("the final has no measurement of the chosen configuration")
     spec = problem.spec
     return ConfigRecord(
-        id=record_id(winner.id),
+        id=record_id(winner.id, device, toolchain),
         kernel_name=spec.kernel.name,
         kernel_hash=problem.source.hash,
         device=device,

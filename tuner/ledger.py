@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from .space import config_key
 from .trial import Phase, Trial
+
+# What a trial of a race or final says of itself; one that does not, in a journal that was changed, counts as missing.
+_IN_PAIRS = {"ratio", "ratio_low", "ratio_high", "ratio_pairs"}
 
 
 class Ledger:
@@ -35,7 +40,7 @@ class Ledger:
         for phase in ("final", "race"):
             latest = [t for t in self.trials if t.phase == phase]
             if latest:
-                return min(latest, key=lambda t: t.metrics["ratio"])
+                return min(latest, key=lambda t: t.metrics.get("ratio", math.inf))
         return next(iter(self.successes()), None)
 
     def complete(self, phase: Phase) -> list[Trial]:
@@ -45,7 +50,7 @@ class Ledger:
             return []
         size = int(found[-1].metrics.get("group_size", 0))
         group = found[-size:] if size else []
-        indices = [int(trial.metrics["group_index"]) for trial in group]
+        indices = [trial.metrics.get("group_index") for trial in group if trial.metrics.keys() >= _IN_PAIRS]
         return group if indices == list(range(size)) else []
 
     def commonest_failure(self) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.compiler import knobs
+from deuteron.compiler.runtime.devices import get_device
 from deuteron.profiler.output.files import write_atomic
 
 from .events import TuneEvent
@@ -18,7 +20,7 @@ from .search_picture import FILE_NAME as PICTURE_NAME
 from .search_picture import search_svg
 from .search_profile import FILE_NAME as PROFILE_NAME
 from .strategies import check_strategy
-from .study import EvaluatorFactory, run_job
+from .study import EvaluatorFactory, measured_with, run_job, setup_of
 
 BUNDLE_NAME = "records.bundle"
 
@@ -37,7 +39,8 @@ class LocalResult:
 
 def default_folder(spec: JobSpec) -> Path:
     """``~/.deuteron/tune/<kernel>-<digest>``: the same job finds its own journal again."""
-    return knobs.home.get() / "tune" / f"{spec.workload.name}-{job_digest(spec)[:16]}"
+    name = re.sub(r"\W", "_", spec.workload.name)[:100]
+    return knobs.home.get() / "tune" / f"{name}-{job_digest(spec)[:16]}"
 
 
 def tune_locally(
@@ -71,7 +74,8 @@ def tune_locally(
             evaluator=evaluator,
             known=known,
         )
+        resumed = len(measured_with(setup_of(get_device(spec.device)), journal.trials))
         bundle, picture = folder / BUNDLE_NAME, folder / PICTURE_NAME
         write_bundle(bundle, records)
         write_atomic(picture, search_svg(read_events(journal.path)).encode())
-        return LocalResult(records, folder, bundle, folder / PROFILE_NAME, picture, len(journal.trials))
+        return LocalResult(records, folder, bundle, folder / PROFILE_NAME, picture, resumed)

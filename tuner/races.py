@@ -201,6 +201,7 @@ class Races:
                     metrics=metrics,
                     duration_s=share,
                     started_at=started_at,
+                    setup=self.search.setup,
                 )
             )
             self.search.add(group[-1])

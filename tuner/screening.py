@@ -149,6 +149,7 @@ class Screening:
             metrics=metrics,
             duration_s=time.monotonic() - began,
             started_at=started_at,
+            setup=self.search.setup,
         )
         if compiled.identity and twin is None and trial.status in ("ok", "wrong_result"):
             self._identities[compiled.identity] = trial

@@ -22,7 +22,8 @@ class Cancelled(Exception):  # noqa: N818 -- not an error: the caller asked for 
 @dataclass
 class SearchRun:
     """One search of ``problem`` as it goes. ``trials``: finished ones of an interrupted run, to which new ones are
-    added and told to ``finish`` with the id of the best so far; ``seconds``: of the whole search, None for no limit."""
+    added and told to ``finish`` with the id of the best so far; ``seconds``: of the whole search, None for no limit;
+    ``setup``: of its trials."""
 
     problem: Problem
     evaluator: Evaluator
@@ -32,6 +33,7 @@ class SearchRun:
     seconds: float | None
     seed: int
     trials: list[Trial] = field(default_factory=list)
+    setup: str | None = None
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.trials)

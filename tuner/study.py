@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 from deuteron.compiler.runtime.devices import get_device
 
-from .codec import Scalar
+from .codec import Scalar, canonical_json
 from .decision import decide
 from .errors import JobError
 from .evaluate.child import physical_memory_bytes
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
 
 Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
+_MOST_NAME_BYTES = 200
 
 
 class EvaluatorFactory(Protocol):
@@ -98,10 +100,11 @@ def run_job(
     """Tune every shape and dtype of a job; the records, in order.
 
     ``emit`` gets each event as it happens, in this thread. ``finished``: trials of an earlier run of the same job; they
-    are taken over, never measured again, and not emitted again. ``cancelled`` is asked between trials; when it says
-    True the records so far are returned after a JobCancelled event. The profile is written to ``workdir`` as
-    ``search.hatchet``. ``known``: what earlier searches measured; a search starts from those of the same kernel, and
-    from the shapes and dtypes of this job that are finished. ``evaluator``: None for child processes on this machine.
+    are taken over, never measured again, and not emitted again, unless another device or toolchain measured them.
+    ``cancelled`` is asked between trials; when it says True the records so far are returned after a JobCancelled event.
+    The profile is written to ``workdir`` as ``search.hatchet``. ``known``: what earlier searches measured; a search
+    starts from those of the same kernel, and from the shapes and dtypes of this job that are finished. ``evaluator``:
+    None for child processes on this machine.
 
     Raises:
         DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with
@@ -139,19 +142,16 @@ class _JobRun:
         self._cancelled = cancelled
         self._workdir = workdir
         self._evaluator = evaluator
-        done: dict[str, list[Trial]] = {}
-        for shape, dtype, trial in finished:
-            done.setdefault(task_key(shape, dtype), []).append(trial)
-        self._tasks = [
-            _Task(problem, sorted(done.get(task_key(problem.dims, problem.dtype), []), key=_number))
-            for problem in spec.problems()
-        ]
+        self._finished = finished
+        self._tasks = [_Task(problem, []) for problem in spec.problems()]
 
     def run(self) -> list[ConfigRecord]:
         began = time.monotonic()
         device = get_device(self._spec.device)
         self._device, self._planner = device, Planner(device)
         self._fingerprint = DeviceFingerprint.of(device.properties)
+        self._setup = setup_of(device)
+        self._take_over(measured_with(self._setup, self._finished))
         self._profile = SearchProfile(device.properties)
         self._workdir.mkdir(parents=True, exist_ok=True)
         budget = self._spec.budget
@@ -179,6 +179,13 @@ class _JobRun:
         ids = tuple(record.id for record in records)
         self._emit(JobFinished(ids, time.monotonic() - began, FILE_NAME, digest))
         return records
+
+    def _take_over(self, finished: Finished) -> None:
+        done: dict[str, list[Trial]] = {}
+        for shape, dtype, trial in finished:
+            done.setdefault(task_key(shape, dtype), []).append(trial)
+        for task in self._tasks:
+            task.trials += sorted(done.get(task_key(task.problem.dims, task.problem.dtype), []), key=_number)
 
     def _share(self, began: float, tasks_left: int) -> float | None:
         """The part of the time budget for the next task; what one leaves over goes to those after it."""
@@ -210,7 +217,7 @@ class _JobRun:
             course = None if start is None else Course(start)
             final, settled = self._search(task, plan, seconds, finish, start, course)
             report = None if course is None else course.report(self._spec.budget.trials)
-        digest = profile.write(self._workdir, f"search-{shape_key(problem.dims)}-{problem.dtype}.hatchet")
+        digest = profile.write(self._workdir, _profile_name(problem))
         record = replace(
             decide(problem, final, self._fingerprint, current_toolchain(self._device)),
             trials=sum(trial.phase == "screen" for trial in task.trials),
@@ -260,6 +267,7 @@ class _JobRun:
                 seconds=seconds,
                 seed=spec.seed,
                 trials=task.trials,
+                setup=self._setup,
             )
             screening = Screening(
                 search,
@@ -286,6 +294,18 @@ class _JobRun:
                 evaluator.expect(plan.problem, plan.default)
 
         self._planner.begin(following.problem, expect)
+
+
+def setup_of(device: Device) -> str:
+    """What trials of this device and toolchain have in common: a digest of what their records are kept under."""
+    key, toolchain = DeviceFingerprint.of(device.properties).key, current_toolchain(device)
+    return hashlib.sha256(canonical_json([key, toolchain]).encode()).hexdigest()[:16]
+
+
+def measured_with(setup: str, finished: Finished) -> list[tuple[Mapping[str, int], str, Trial]]:
+    """The trials that a run with this setup goes on from. Those of another GPU, or of code by another compiler, would
+    be handed out as this one's."""
+    return [(shape, dtype, trial) for shape, dtype, trial in finished if trial.setup in (None, setup)]
 
 
 def gauge_of(problem: Problem, properties: DeviceProperties) -> Gauge:
@@ -324,6 +344,14 @@ def _check_memory(problem: Problem, properties: DeviceProperties) -> None:
                 f"there are {need.there / 2**30:.1f} GiB",
                 hint="tune a smaller shape",
             )
+
+
+def _profile_name(problem: Problem) -> str:
+    """The file of a shape's own profile. File systems end names at 255 bytes; a shape may have many dims."""
+    shape = shape_key(problem.dims)
+    if len(shape.encode()) > _MOST_NAME_BYTES:
+        shape = hashlib.sha256(shape.encode()).hexdigest()
+    return f"search-{shape}-{problem.dtype}.hatchet"
 
 
 def _number(trial: Trial) -> int:

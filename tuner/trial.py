@@ -33,6 +33,8 @@ class Trial(Document, frozen=True):
     measure_s, worst_error (in units of the tolerance), sm_mhz; ``duplicate_of`` is the number of an earlier trial with
     the same machine code, whose time was taken; race and final trials carry ratio, ratio_low, ratio_high: their time
     over the default configuration's, measured in pairs.
+    ``setup`` tells device and toolchain apart, so that a search that goes on elsewhere does not take the trial for its
+    own; None where an older version wrote the trial.
     """
 
     noun: ClassVar[str] = "trial"
@@ -50,3 +52,4 @@ class Trial(Document, frozen=True):
     duration_s: float = 0.0
     started_at: str = field(default_factory=utc_now)
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    setup: str | None = None

@@ -15,15 +15,17 @@ USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 1
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    A :class:`~deuteron.compiler.errors.DeuteronError` becomes a message with its hint on stderr and the code 2;
+    A :class:`~deuteron.compiler.errors.DeuteronError` becomes a message with its hint on stderr and the code 2, and so
+    does what the system says of a path among the arguments, or an argument that is no UTF-8 text where text is wanted;
     anything else that escapes is a defect and keeps its traceback.
     """
     from deuteron.compiler.errors import DeuteronError  # lazy: help starts without the compiler
 
     from .app import run  # lazy: every command's module
 
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = run(sys.argv[1:] if arguments is None else list(arguments))
+        code = run(given)
         sys.stdout.flush()
     except DeuteronError as error:
         _complain(str(error))
@@ -34,7 +36,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Python would complain once more when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except OSError as error:
+        path = error.filename
+        if not isinstance(path, str | os.PathLike) or not any(str(path) in argument for argument in given):
+            raise
+        _complain(f"{path}: {error.strerror}")
+        return USER_ERROR
+    except UnicodeEncodeError:
+        odd = next((argument for argument in given if not _is_text(argument)), None)
+        if odd is None:
+            raise
+        _complain(f"the argument {odd[:80]!r} is not UTF-8 text")
+        return USER_ERROR
     return code
+
+
+def _is_text(argument: str) -> bool:
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _complain(text: str) -> None:

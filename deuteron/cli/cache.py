@@ -171,7 +171,7 @@ def _refused(path: Path) -> Iterator[None]:
 @contextmanager
 def _replaced(path: Path) -> Iterator[TextIO]:
     """A file to write, which is whole under its name or not there."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part = path.parent / f".{path.name}.{os.getpid()}"
     try:
         with part.open("w", encoding="utf-8", newline="") as file:
             yield file

@@ -38,7 +38,7 @@ def read_kernel(text: str) -> KernelSource:
 def _only_kernel(path: Path) -> str:
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, OSError):
         return ""  # from_file says what is wrong, with its place
     kernels = [
         node.name
@@ -56,6 +56,9 @@ def _only_kernel(path: Path) -> str:
 
 def is_described(path: Path) -> bool:
     """Whether a file says how its kernels are launched: ``workload = {...}`` at its top level."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError, OSError):
+        return False  # who reads the kernel says what is wrong, with its place
     targets = [t for s in tree.body if isinstance(s, ast.Assign) for t in s.targets]
     return any(isinstance(t, ast.Name) and t.id in ("workload", "workloads") for t in targets)

@@ -15,6 +15,7 @@ from ..context import ContextDep, ServiceContext
 from ..problems import HttpProblem
 from ..read_through import known_kernel
 from ..resolving import resolve_device, resolve_kernel
+from ..sending import accepts_gzip, has_one_of, send_file
 from ..store import ServiceStore, Transaction
 from ..upstream import STATE, Asked, Part, Upstream, patience_in, services_in
 from .routes import make_router
@@ -138,7 +139,7 @@ def _device_key(tx: Transaction, device: str) -> str:
 
 
 def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
-    packed = bundle.compressed if _accepts_gzip(request) else None
+    packed = bundle.compressed if accepts_gzip(request) else None
     etag = f'"{bundle.sha256}"' if packed is None else f'"{bundle.sha256}-gzip"'
     headers = {
         "ETag": etag,
@@ -146,19 +147,12 @@ def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
         "Content-Location": f"/v1/bundles/{bundle.sha256}",
         "Vary": "Accept-Encoding",
     }
-    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
-    if {etag, f'"{bundle.sha256}"', "*"} & set(known):
+    if has_one_of(request.headers.get("if-none-match"), etag, f'"{bundle.sha256}"'):
         return Response(status_code=304, headers=headers)
     if packed is not None:
-        return FileResponse(packed, media_type=_MEDIA_TYPE, headers={**headers, "Content-Encoding": "gzip"})
-    if request.headers.get("if-range", etag) == etag:  # else the range is of another file, and this one is sent whole
-        _check_range(request.headers.get("range"), bundle.path.stat().st_size)
-    return FileResponse(
-        bundle.path,
-        media_type=_MEDIA_TYPE,
-        headers=headers,
-        filename=f"deuteron-{bundle.sha256[:12]}.bundle",
-    )
+        return send_file(request, packed, media_type=_MEDIA_TYPE, headers={**headers, "Content-Encoding": "gzip"})
+    name = f"deuteron-{bundle.sha256[:12]}.bundle"
+    return send_file(request, bundle.path, media_type=_MEDIA_TYPE, headers=headers, filename=name)
 
 
 def _send_pieces(request: Request, bundle: BundleFile, cache_control: str) -> Response:
@@ -167,7 +161,7 @@ def _send_pieces(request: Request, bundle: BundleFile, cache_control: str) -> Re
     """
     etag = f'"{bundle.sha256}-pieces"'
     headers = {"ETag": etag, "Cache-Control": cache_control}
-    if etag in [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]:
+    if has_one_of(request.headers.get("if-none-match"), etag):
         return Response(status_code=304, headers=headers)
     if bundle.pieces is None:
         raise HttpProblem(
@@ -176,26 +170,4 @@ def _send_pieces(request: Request, bundle: BundleFile, cache_control: str) -> Re
             f"bundle {bundle.sha256} has no list of pieces: an older version built it",
             hint=f"GET /v1/bundles/{bundle.sha256} sends it whole",
         )
-    return FileResponse(bundle.pieces, media_type="application/json", headers=headers)
-
-
-def _accepts_gzip(request: Request) -> bool:
-    """Whether the client asks for the whole file and takes it compressed. Parts are those of the plain file."""
-    offers = [offer.strip().lower() for offer in request.headers.get("accept-encoding", "").split(",")]
-    accepted = any(offer == "gzip" or (offer.startswith("gzip;") and not offer.endswith("q=0")) for offer in offers)
-    return accepted and "range" not in request.headers
-
-
-def _check_range(value: str | None, size: int) -> None:
-    """Raises:
-    Problem: 416, the range starts behind the end of the file.
-    """
-    first = (value or "").removeprefix("bytes=").partition("-")[0]
-    if first and int(first) >= size:
-        raise HttpProblem(
-            416,
-            "range-not-satisfiable",
-            f"the bundle has {size} bytes; {value} starts behind its end",
-            hint="the file changed: send If-Range with the ETag of your part",
-            headers={"Content-Range": f"bytes */{size}"},
-        )
+    return send_file(request, bundle.pieces, media_type="application/json", headers=headers)

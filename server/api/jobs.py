@@ -16,6 +16,7 @@ from ..auth import Reader, Submitter
 from ..context import ContextDep, ServiceContext
 from ..dispatch.resources import resources_for
 from ..problems import HttpProblem
+from ..sending import has_one_of, send_file
 from ..store import Job, JobState, StoredTrial
 from ..submission import submit
 from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
@@ -124,6 +125,7 @@ def list_trials(
     },
 )
 def get_profile(
+    request: Request,
     job_id: str,
     context: ContextDep,
     _reader: Reader,
@@ -141,9 +143,10 @@ def get_profile(
             hint="the worker uploads the profile when the search is finished",
         )
     etag = f'"{job.profile_sha256}"'
-    if if_none_match == etag:
+    if has_one_of(if_none_match, etag):
         return Response(status_code=304, headers={"ETag": etag})
-    return FileResponse(
+    return send_file(
+        request,
         path,
         media_type="application/json",
         filename=f"{job.kernel_name}-{job_id[:8]}.hatchet",

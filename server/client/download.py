@@ -60,10 +60,19 @@ class Download:
 
     def run(self) -> BundleDownload:
         """Raises:
-        DownloadError: the content is not what the ETag announces, or the connection breaks every time.
+        DownloadError: the content is not what the ETag announces, the connection breaks every time, or the file
+            cannot be written.
         ServiceError: the service refuses.
         ServiceUnreachable: the service does not answer at all.
         """
+        try:
+            return self._run()
+        except OSError as error:
+            raise DownloadError(
+                f"cannot write {self.path}: {error.strerror or error}", hint="name another file"
+            ) from error
+
+    def _run(self) -> BundleDownload:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         present = file_sha256(self.path) if self.path.is_file() else None
         if present is not None and next(self._parts(), None) is None:
@@ -152,7 +161,7 @@ class Download:
         return BundleDownload(self.path, actual, changed=True)
 
     def _part_path(self, sha256: str) -> Path:
-        return self.path.with_name(f".{self.path.name}.{sha256}.part")
+        return self.path.parent / f".{self.path.name}.{sha256}.part"
 
     def _parts(self) -> Iterator[_Part]:
         for path in self.path.parent.glob(f".{self.path.name}.*.part"):

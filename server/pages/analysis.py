@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, pvariance
 
 Config = Mapping[str, object]
+# The logarithm of the largest numbers: a worker may report any times above 0.
+_MOST_LOG = 700.0
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,6 @@ def parameter_effects(trials: Sequence[tuple[Config, float]]) -> list[ParameterE
         means = {value: fmean(found) for value, found in groups.items()}
         between = sum(len(groups[value]) * (means[value] - mean) ** 2 for value in means) / len(logs)
         best = min(means, key=lambda value: means[value])
-        gain = math.exp(max(means.values()) - means[best])
+        gain = math.exp(min(max(means.values()) - means[best], _MOST_LOG))
         effects.append(ParameterEffect(name, between / total if total > 0 else 0.0, best, gain))
     return sorted(effects, key=lambda effect: -effect.share)

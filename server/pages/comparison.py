@@ -79,7 +79,7 @@ def _comparison(
 def _shape_row(shape: tuple[str, str], a: Mapping[str, Any] | None, b: Mapping[str, Any] | None) -> Markup:
     ratio, word = "–", "–"
     if a is not None and b is not None:
-        ratio = f"{a['time_ns']['median'] / b['time_ns']['median']:.3f}"
+        ratio = f"{a['time_ns']['median'] / b['time_ns']['median']:.3f}" if b["time_ns"]["median"] else "–"
         word = _faster(a["time_ns"], b["time_ns"])
     return tag(
         "tr",

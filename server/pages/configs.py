@@ -12,7 +12,7 @@ from ..auth import Reader
 from ..context import ContextDep
 from ..store import ConfigEntry, NotFound, StoredConfig
 from .filters import NamePart, choice_field, filter_form, page_links, text_field
-from .format import ago, optional_time, settings_text
+from .format import ago, optional_time, settings_text, sizes_of
 from .html import Child, table, tag
 from .jobs import result_table
 from .layout import empty, facts, page, pill
@@ -119,8 +119,7 @@ def _group(config: StoredConfig) -> tuple[str, str]:
 
 
 def _size(config: StoredConfig | ConfigEntry) -> tuple[str, list[int]]:
-    """Numbers as numbers: K=512 comes before K=1024."""
-    return config.dtype, [int(part.partition("=")[2]) for part in config.shape_key.split(",")]
+    return config.dtype, sizes_of(config.shape_key)
 
 
 def _section(name: str, device: str, configs: list[StoredConfig]) -> Child:

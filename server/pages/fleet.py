@@ -14,7 +14,7 @@ from ..context import ContextDep
 from ..fleet import FleetWorker, WorkerState, fleet
 from ..store import CoveredShape, StoredDevice
 from .filters import NamePart, filter_form, text_field
-from .format import ago, settings_text
+from .format import ago, settings_text, sizes_of
 from .html import Child, Markup, table, tag
 from .layout import empty, page, pill
 
@@ -144,6 +144,5 @@ def _covered(one: CoveredShape | None) -> Markup:
 
 
 def _size(shape: tuple[str, str]) -> tuple[str, list[int]]:
-    """Numbers as numbers: K=512 comes before K=1024."""
     shape_key, dtype = shape
-    return dtype, [int(part.partition("=")[2]) for part in shape_key.split(",")]
+    return dtype, sizes_of(shape_key)

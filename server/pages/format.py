@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -16,6 +17,11 @@ def optional_time(time_ns: float | None) -> str:
 def settings_text(config: Mapping[str, object]) -> str:
     """A configuration or a shape on one line: BLOCK=128, num_warps=4."""
     return ", ".join(f"{name}={value}" for name, value in config.items())
+
+
+def sizes_of(shape_key: str) -> list[int]:
+    """The numbers of a shape, to sort by: K=512 comes before K=1024. Of one that was stored under odd names, too."""
+    return [int(digits) for digits in re.findall(r"=([0-9]{1,20})(?=,|$)", shape_key)]
 
 
 def ago(moment: datetime | None, now: datetime | None = None) -> str:

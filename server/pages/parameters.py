@@ -26,7 +26,7 @@ def parameters_page(job_id: str, context: ContextDep, _reader: Reader) -> Respon
         job, trials = tx.jobs.get(job_id), tx.trials.sample(job_id, at_most=_MOST_TRIALS)
     searches: dict[tuple[str, str], list[StoredTrial]] = {}
     for trial in trials:
-        if trial.phase == "screen" and trial.median_ns:
+        if trial.phase == "screen" and (trial.median_ns or 0.0) > 0:
             searches.setdefault((trial.shape, trial.dtype), []).append(trial)
     title = tag("a", f"{job.kernel_name} {job.id[:8]}", href=f"/jobs/{job.id}")
     cut = f"Of {job.trials_done} trials {len(trials)}, evenly spaced." if len(trials) < job.trials_done else None

@@ -15,7 +15,17 @@ from sqlalchemy import Connection, select
 from ..database import Database, make_engine
 from ..models import CounterRow
 from .configs import CONFIGS, Configs
-from .errors import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, StoreError, WorkerIsDraining
+from .errors import (
+    Conflict,
+    InvalidToken,
+    JobIsFinal,
+    JobIsTaken,
+    KeyIsTaken,
+    NotFound,
+    StoreError,
+    TooLong,
+    WorkerIsDraining,
+)
 from .events import Events
 from .history import ConfigHistory
 from .idempotency import IdempotencyKeys
@@ -62,6 +72,7 @@ __all__ = [
     "NewJob",
     "NewTrial",
     "NotFound",
+    "KeyIsTaken",
     "ServiceStore",
     "StoreError",
     "StoredConfig",
@@ -69,6 +80,7 @@ __all__ = [
     "StoredWorker",
     "ScreenedTime",
     "Token",
+    "TooLong",
     "Transaction",
     "WorkerIsDraining",
     "worker_name",

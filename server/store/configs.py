@@ -13,10 +13,10 @@ from typing import TypedDict
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
 
 from ..models import ConfigRow, CounterRow
-from .errors import NotFound
+from .errors import Conflict, NotFound
 from .history import ConfigHistory
 from .records import ConfigAction, ConfigEntry, CoveredShape, StoredConfig
-from .writes import insert_unless_present, raise_counters
+from .writes import fitting, insert_unless_present, raise_counters
 
 _TABLE = ConfigRow.__table__
 #: The version counter of all records.
@@ -29,21 +29,32 @@ class Configs:
 
     connection: Connection
 
-    def put(self, config: StoredConfig, *, who: str = "") -> StoredConfig:
+    def put(self, config: StoredConfig, *, who: str = "") -> StoredConfig | None:
         """Store a record under its key and return the one that is stored now. The history has it either way.
 
         A stored record stays when it is pinned, when the newcomer is an unchecked one against a checked one, or when
-        its whole time interval lies above the stored interval: a hasty search must not worsen an answer.
+        its whole time interval lies above the stored interval: a hasty search must not worsen an answer. One that was
+        withdrawn does not come back when a job that is resumed brings it again.
+
+        Raises:
+            Conflict: a record of this id has another key.
+            TooLong: a text is longer than its column.
         """
-        stored = self._under_key(config)
-        if stored is None:
-            if not insert_unless_present(self.connection, ConfigRow, asdict(config)):
-                return self.put(config, who=who)
-        elif why := _stays(stored, config):
+        values = fitting(ConfigRow, asdict(config))
+        known, stored = self._history.of_id(config.id), self._under_key(config)
+        if any(entry.key != config.key for entry in known):
+            raise Conflict(f"there is a configuration {config.id} under another key", hint="ids are of one key")
+        withdrawn = any(entry.action is ConfigAction.WITHDRAWN for entry in known)
+        why = f"{config.id} was withdrawn" if withdrawn else "" if stored is None else _stays(stored, config)
+        if why:
             self._history.append(config, ConfigAction.KEPT, who=who, reason=why)
             return stored
-        else:
-            self.connection.execute(update(ConfigRow).where(ConfigRow.id == stored.id).values(**asdict(config)))
+        if stored is not None:
+            self.connection.execute(update(ConfigRow).where(ConfigRow.id == stored.id).values(**values))
+        elif not insert_unless_present(self.connection, ConfigRow, values):
+            if self._under_key(config) is None:
+                raise Conflict(f"there is a configuration {config.id} under another key", hint="ids are of one key")
+            return self.put(config, who=who)  # another server was quicker: what it wrote is seen now
         self._history.append(config, ConfigAction.STORED, who=who)
         self._raise_versions({_group(config)})
         return config
@@ -161,7 +172,7 @@ class Configs:
             query = query.where(ConfigRow.kernel_hash == kernel_hash)
         if device_key is not None:
             query = query.where(ConfigRow.device_key == device_key)
-        rows = self.connection.execution_options(yield_per=500).execute(query)
+        rows = self.connection.execute(query.execution_options(yield_per=500))
         for (body,) in rows:
             yield body
 

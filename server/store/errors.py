@@ -14,7 +14,16 @@ class NotFound(StoreError):
 
 
 class Conflict(StoreError):
-    """The request contradicts what is stored: an Idempotency-Key was used with another body."""
+    """The request contradicts what is stored: an Idempotency-Key was used with another body, a record's
+    id for another key."""
+
+
+class KeyIsTaken(StoreError):
+    """Another server has just made a job of the same Idempotency-Key, which is found now."""
+
+
+class TooLong(StoreError):
+    """A text is longer than what the tables keep of its kind."""
 
 
 class JobIsFinal(StoreError):

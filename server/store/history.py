@@ -59,6 +59,11 @@ class ConfigHistory:
         query = select(_TABLE).where(*_same_key(config)).order_by(ConfigHistoryRow.number)
         return [_entry(row) for row in self.connection.execute(query)]
 
+    def of_id(self, config_id: str) -> list[ConfigEntry]:
+        """Everything that happened to a record, oldest first."""
+        query = select(_TABLE).where(ConfigHistoryRow.config_id == config_id).order_by(ConfigHistoryRow.number)
+        return [_entry(row) for row in self.connection.execute(query)]
+
     def of_job(self, job_id: str) -> list[ConfigEntry]:
         """The records that a job found, whatever became of them later, by shape."""
         query = (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, select
 
 from ..models import IdempotencyRow
-from .errors import Conflict
+from .errors import Conflict, KeyIsTaken
+from .writes import insert_unless_present
 
 KEPT_FOR = timedelta(hours=24)
 
@@ -42,14 +43,18 @@ class IdempotencyKeys:
         return str(row.job_id)
 
     def add(self, owner: str, key: str, body_sha256: str, job_id: str) -> None:
-        """Remember the key, and forget keys that have aged out."""
+        """Remember the key, and forget keys that have aged out.
+
+        Raises:
+            KeyIsTaken: another server remembers the key since :meth:`find` did not.
+        """
         self.connection.execute(delete(IdempotencyRow).where(IdempotencyRow.created_at <= datetime.now(UTC) - KEPT_FOR))
-        self.connection.execute(
-            insert(IdempotencyRow).values(
-                owner=owner,
-                key=key,
-                body_sha256=body_sha256,
-                job_id=job_id,
-                created_at=datetime.now(UTC),
-            )
-        )
+        values: dict[str, object] = {
+            "owner": owner,
+            "key": key,
+            "body_sha256": body_sha256,
+            "job_id": job_id,
+            "created_at": datetime.now(UTC),
+        }
+        if not insert_unless_present(self.connection, IdempotencyRow, values):
+            raise KeyIsTaken(f"Idempotency-Key {key!r} is being used by another request", hint="send it again")

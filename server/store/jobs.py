@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, Row, Select, func, insert, or_, select, update
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, Select, func, insert, or_, select, updat
 from ..models import JobRow
 from .errors import JobIsFinal, JobIsTaken, NotFound
 from .records import Job, JobState, NewJob
+from .writes import fitting
 
 _TABLE = JobRow.__table__
 _OPEN = (JobState.QUEUED.value, JobState.RUNNING.value)
@@ -23,16 +24,11 @@ class Jobs:
     connection: Connection
 
     def add(self, new: NewJob) -> Job:
-        """Store a job as queued."""
+        """Store a job as queued. Raises as :func:`.writes.fitting`."""
         self.connection.execute(
             insert(JobRow).values(
-                id=new.id,
+                **fitting(JobRow, asdict(new)),
                 state=JobState.QUEUED.value,
-                kernel_name=new.kernel_name,
-                kernel_hash=new.kernel_hash,
-                device=new.device,
-                spec=new.spec,
-                trials_total=new.trials_total,
                 trials_done=0,
                 screened=0,
                 last_event=0,

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select, update
 
 from ..models import DeviceRow
 from .records import StoredDevice
-from .writes import insert_unless_present, raise_counters
+from .writes import fitting, insert_unless_present, raise_counters
 
 _TABLE = DeviceRow.__table__
 #: The version counter of the devices.
@@ -23,7 +23,7 @@ class Devices:
     connection: Connection
 
     def announce(self, *, key: str, kind: str, name: str, fingerprint: str, worker: str) -> None:
-        """Note that a worker has this device now."""
+        """Note that a worker has this device now. Raises as :func:`.writes.fitting`."""
         now = datetime.now(UTC)
         current: dict[str, object] = {
             "fingerprint": fingerprint,
@@ -32,7 +32,7 @@ class Devices:
             "name": name,
             "worker": worker,
         }
-        refresh = update(DeviceRow).where(DeviceRow.key == key).values(**current)
+        refresh = update(DeviceRow).where(DeviceRow.key == key).values(**fitting(DeviceRow, current))
         if self.connection.execute(refresh).rowcount == 0 and not insert_unless_present(
             self.connection, DeviceRow, {**current, "key": key, "first_seen": now}
         ):

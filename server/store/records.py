@@ -175,6 +175,11 @@ class ConfigEntry:
     body: str
     at: datetime
 
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What one record at a time is stored under."""
+        return self.kernel_hash, self.device_key, self.dtype, self.shape_key, self.toolchain_key
+
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
@@ -196,6 +201,11 @@ class StoredConfig:
     body: str
     created_at: datetime
     pinned: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """What one record at a time is stored under."""
+        return self.kernel_hash, self.device_key, self.dtype, self.shape_key, self.toolchain_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Row, func, insert, or_, select
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, func, insert, or_, select
 from ..models import JobRow, TrialRow
 from .errors import NotFound
 from .records import FoundTrial, NewTrial, ScreenedTime, StoredTrial
+from .writes import fitting
 
 _TABLE = TrialRow.__table__
 #: Bound the time that answering takes: a trial is a few KB of JSON.
@@ -27,7 +28,7 @@ class Trials:
     connection: Connection
 
     def append(self, job_id: str, new: NewTrial) -> bool:
-        """Store a trial unless it is stored already; whether it was new."""
+        """Store a trial unless it is stored already; whether it was new. Raises as :func:`.writes.fitting`."""
         known = self.connection.execute(
             select(TrialRow.sequence).where(
                 TrialRow.job_id == job_id,
@@ -38,18 +39,10 @@ class Trials:
             return False
         self.connection.execute(
             insert(TrialRow).values(
+                **fitting(TrialRow, asdict(new)),
                 job_id=job_id,
-                trial_id=new.trial_id,
-                phase=new.phase,
                 sequence=self.count(job_id) + 1,
-                attempt=new.attempt,
-                dtype=new.dtype,
-                shape=new.shape,
-                status=new.status,
-                median_ns=new.median_ns,
-                bound=new.bound,
                 best=self._is_best(job_id, new),
-                body=new.body,
                 recorded_at=datetime.now(UTC),
             )
         )

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, select, update
 from ..models import WorkerRow
 from .errors import NotFound
 from .records import StoredWorker
-from .writes import insert_unless_present
+from .writes import fitting, insert_unless_present
 
 _TABLE = WorkerRow.__table__
 #: A worker that nobody has seen for so long, and that is not drained, is forgotten: hosts of a cluster come and go.
@@ -40,7 +40,7 @@ class Workers:
             "last_seen": now,
         }
         name = worker_name(process)
-        refresh = update(WorkerRow).where(WorkerRow.name == name).values(**said)
+        refresh = update(WorkerRow).where(WorkerRow.name == name).values(**fitting(WorkerRow, said))
         if self.connection.execute(refresh).rowcount == 0 and not insert_unless_present(
             self.connection, WorkerRow, {**said, "name": name, "first_seen": now}
         ):

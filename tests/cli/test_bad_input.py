@@ -62,6 +62,11 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
         + ["--tensor", "x_ptr=n", "--tensor", "y_ptr=n", "--tensor", "output_ptr=n"],
         ["nothing of add_kernel depends on the size 'k'", "leave it out: n"],
     ),
+    (["compile", "a" * 300], ["aaaa", "File name too long"]),
+    (["cache", "show", "a" * 300], ["File name too long"]),
+    (["cache", "export", "{bundle}", "-o", ""], ["cannot write ."]),
+    (["cache", "export", "{bundle}", "-o", "/"], ["cannot write /"]),
+    (["workers", "drain", "\udcff", "--server", "http://127.0.0.1:9"], ["the argument '\\udcff' is not UTF-8 text"]),
     (["cache", "show", "missing.bundle"], ["cannot read the bundle missing.bundle", "FOLDER/records.bundle of"]),
     (["cache", "lookup", "k", "--shape", "n=1", "--dtype", "f17", "--bundle", "{bundle}"], ["dtype f17", "use "]),
     (["cache", "export", "{examples}/matmul.py"], ["matmul.py, line 1", "not a deuteron bundle"]),
@@ -278,3 +283,11 @@ def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest
 def test_the_folder_of_a_bundle_is_told_from_it(run, bundle: Path):
     ran = run("cache", "show", bundle.parent)
     assert ran.code == 2 and f"hint: {bundle.parent / 'records.bundle'}" in ran.err
+
+
+@pytest.mark.parametrize("content", [b"def k(:\n", b"\xff\xfe\x00", b"x = '\x00'"])
+def test_a_kernel_s_file_that_is_no_python(run, tmp_path: Path, content: bytes):
+    (tmp_path / "k.py").write_bytes(content)
+    for command in ("space", "compile", "explain"):
+        ran = run(command, f"{tmp_path}/k.py:k")
+        assert ran.code == 2 and "k.py" in ran.err, command

@@ -353,6 +353,11 @@ def test_bundles_are_sent_compressed_to_who_takes_them(client: TestClient, make_
     for tag in (etag, packed.headers["etag"], f"W/{etag}"):
         again = client.get("/v1/bundles/latest", headers={"If-None-Match": tag, "Accept-Encoding": "gzip"})
         assert again.status_code == 304
+    for weight in ("0.0", "0.000"):
+        plain = client.get("/v1/bundles/latest", headers={"Accept-Encoding": f"gzip; q={weight}, identity"})
+        assert "content-encoding" not in plain.headers
+    behind = client.get("/v1/bundles/latest/pieces", headers={"Range": "bytes=99999999-"})
+    assert (behind.status_code, behind.headers["content-type"]) == (416, "application/problem+json")
     refused = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "gzip;q=0"})
     assert "content-encoding" not in refused.headers
     part = client.get("/v1/bundles/latest", headers={"Accept-Encoding": "gzip", "Range": "bytes=0-9"})

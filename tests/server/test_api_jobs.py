@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import uuid
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from deuteron.server.store.idempotency import IdempotencyKeys
 from deuteron.server.store.jobs import Jobs
+from deuteron.tuner import builtin_workload
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
 
@@ -346,8 +349,24 @@ def test_profile_upload_and_download(client: TestClient) -> None:
     got = client.get(f"/v1/jobs/{job_id}/profile")
     assert got.content == content
     assert ".hatchet" in got.headers["content-disposition"]
-    headers = {"If-None-Match": got.headers["etag"]}
-    assert client.get(f"/v1/jobs/{job_id}/profile", headers=headers).status_code == 304
+    etag = got.headers["etag"]
+    for named in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        assert client.get(f"/v1/jobs/{job_id}/profile", headers={"If-None-Match": named}).status_code == 304, named
+    for asked, length in (({}, 5), ({"If-Range": etag}, 5), ({"If-Range": '"other"'}, len(content))):
+        part = client.get(f"/v1/jobs/{job_id}/profile", headers={"Range": "bytes=0-4", **asked})
+        assert len(part.content) == length
+    for at in ({}, {"If-Range": etag}, {"If-Range": got.headers["last-modified"]}):
+        behind = client.get(f"/v1/jobs/{job_id}/profile", headers={"Range": f"bytes={len(content)}-", **at})
+        assert (behind.status_code, behind.headers["content-type"]) == (416, "application/problem+json")
+        assert behind.headers["content-range"] == f"bytes */{len(content)}"
+
+
+def test_no_part_of_an_empty_profile(client: TestClient) -> None:
+    job_id = submit(client)["id"]
+    assert client.put(f"/v1/worker/jobs/{job_id}/profile", content=b"").status_code == 204
+    for part in ("bytes=0-", "bytes=-5"):
+        answer = client.get(f"/v1/jobs/{job_id}/profile", headers={"Range": part})
+        assert (answer.status_code, answer.headers["content-type"]) == (416, "application/problem+json")
 
 
 def test_a_profile_is_on_disk_before_a_job_has_it(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,3 +424,65 @@ def test_unknown_job(client: TestClient) -> None:
         response = client.get(f"/v1/jobs/nobody{path}")
         assert response.status_code == 404
         assert response.json()["detail"] == "there is no job nobody"
+
+
+# -- what the tables cannot hold
+
+
+def test_shapes_and_names_that_are_too_long_are_refused_when_they_are_submitted(client: TestClient) -> None:
+    softmax = builtin_workload("softmax").to_json()
+    dims = {f"a_long_name_of_a_dim_{number}": 10**6 for number in range(20)}
+    wide = {**softmax, "dims": ["M", "N", *dims], "shapes": []}
+    long = "softmax_kernel" + "x" * 200
+    source = softmax["kernel"]["source"].replace("softmax_kernel", long)  # type: ignore[index]
+    for workload, shape, where in (
+        (wide, {"M": 8, "N": 8, **dims}, "the shape M=8,N=8,a_long"),
+        ({**softmax, "kernel": {"name": long, "source": source}}, {"M": 8, "N": 8}, "name: 'softmax_kernelxx"),
+    ):
+        answer = client.post("/v1/jobs", json={"workload": workload, "shapes": [shape]})
+        assert answer.status_code == 422 and answer.json()["detail"].startswith(where), answer.text
+    assert client.get("/v1/jobs").json()["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("created_at", "", "created_at: '' is not a time"),
+        ("created_at", "2026-13-01T00:00:00Z", "is not a time"),
+        ("created_at", "0001-01-01T00:00:00+23:59", "is not a time"),
+        ("created_at", "9999-12-31T23:59:59-23:59", "is not a time"),
+        ("shape", {"a,b": 5}, "'a,b' is not the name of a size"),
+        ("shape", {"": 5}, "'' is not the name of a size"),
+        ("shape", {"../x": 5}, "is not the name of a size"),
+        ("id", "a/b", "record.id: 'a/b' is no id"),
+        ("id", "", "record.id: '' is no id"),
+        ("id", "a" * 37, "id: 'aaa"),
+        ("dtype", "f" * 17, "dtype: 'fff"),
+    ],
+)
+def test_records_that_no_table_could_keep_are_refused(
+    client: TestClient, make_record: Callable[..., Any], field: str, value: object, message: str
+) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    record = {**make_record({"M": 64}).to_json(), "shape_key": "", field: value}
+    event = {"kind": "shape_finished", "record": record}
+    body = {"claim_id": "ticket.run", "events": [{"sequence": 1, "event": event}]}
+    answer = client.post(f"/v1/worker/jobs/{job_id}/events", json=body)
+    assert answer.status_code == 422 and message in answer.json()["detail"]
+    assert client.get("/v1/configs").json()["configs"] == []
+
+
+def test_one_key_at_two_servers_makes_one_job(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other server's job is stored after this one looked for it."""
+    body, headers = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}]}, {"Idempotency-Key": "k"}
+    first = client.post("/v1/jobs", json=body, headers=headers).json()["id"]
+    find, looks = IdempotencyKeys.find, itertools.count()
+
+    def blind(self: IdempotencyKeys, *key: str) -> str | None:
+        return None if next(looks) < 2 else find(self, *key)
+
+    monkeypatch.setattr(IdempotencyKeys, "find", blind)
+    again = client.post("/v1/jobs", json=body, headers=headers)
+    assert (again.status_code, again.json()["id"]) == (202, first)
+    assert len(client.get("/v1/jobs").json()["jobs"]) == 1

@@ -223,6 +223,17 @@ def test_wrong_content_is_never_published(scripted: Callable[[Script], Scripted]
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
+@pytest.mark.parametrize("place", ["folder", "file/b", "/proc/b"])
+def test_a_download_that_cannot_be_written_is_an_error(
+    scripted: Callable[[Script], Scripted], tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    server = scripted(lambda handler, _n: send(handler, 200, CONTENT, etag=f'"{SHA256}"'))
+    with Client(server.url) as client, pytest.raises(DownloadError, match="cannot write"):
+        client.pull_bundle(tmp_path / place)
+
+
 def test_a_download_that_keeps_breaking_is_an_error(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
     def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
         handler.send_response(200)

@@ -17,8 +17,7 @@ from fastapi.testclient import TestClient
 
 from deuteron.compiler import KernelSource
 from deuteron.server import Settings, create_app
-from deuteron.server.listen import bind
-from deuteron.server.protocol import patient_protocol
+from deuteron.server.listen import bind, server_config
 from deuteron.server.store import ServiceStore
 
 JSON = {"Content-Type": "application/json"}
@@ -150,9 +149,8 @@ def address(
     settings = replace(settings, port=0, body_seconds=0.5)
     open_client(settings)  # migrates
     listener = bind(settings)
-    config = uvicorn.Config(
-        create_app(settings), http=patient_protocol(settings.body_seconds), log_level="error", lifespan="off"
-    )
+    config = server_config(create_app(settings), settings)
+    config.lifespan = "off"
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -175,6 +173,40 @@ def talk(address: tuple[str, int], *parts: bytes, pause_s: float = 0.0) -> tuple
             while chunk := connection.recv(65536):
                 received += chunk
     return received, time.monotonic() - started
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [
+        (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n", "bad-http"),
+        (b"GET /healthz HTTP/1.1\r\n\r\n", "bad-http"),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "bad-http"),
+        (b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "bad-http"),
+        (b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", "bad-http"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000 + b"\r\n\r\n", "bad-http"),
+        (
+            b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"0\r\n\r\nGET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            "two-lengths",
+        ),
+    ],
+)
+def test_what_is_no_http_is_answered_as_every_error(address: tuple[str, int], request_: bytes, kind: str) -> None:
+    answer, _ = talk(address, request_)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert (
+        head.startswith(b"HTTP/1.1 400 ")
+        and b"application/problem+json" in head
+        and b"connection: close" in head.lower()
+    )
+    problem = json.loads(body)  # one answer: what follows it is not read as another request
+    assert (problem["status"], problem["type"]) == (400, f"urn:deuteron:problem:{kind}")
+
+
+def test_there_is_no_websocket(address: tuple[str, int]) -> None:
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n"
+    answer, _ = talk(address, b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n" + upgrade + b"\r\n")
+    assert answer.startswith(b"HTTP/1.1 404 ") and b"application/problem+json" in answer
 
 
 def submitted(address: tuple[str, int]) -> str:
@@ -236,9 +268,14 @@ def test_head_is_get_without_a_body(address: tuple[str, int]) -> None:
     ].startswith(b"HTTP/1.1 422")
 
 
-def test_head_of_a_stream_ends(address: tuple[str, int]) -> None:
-    job = submitted(address)
-    request = f"HEAD /v1/jobs/{job}/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    answer, seconds = talk(address, request.encode())
-    assert b"text/event-stream" in answer and answer.startswith(b"HTTP/1.1 200")
-    assert seconds < 5
+def test_head_of_a_stream_or_a_large_file_ends(address: tuple[str, int], caplog: pytest.LogCaptureFixture) -> None:
+    for path, kind in (
+        (f"/v1/jobs/{submitted(address)}/events", "event-stream"),
+        ("/static/plotly.min.js", "javascript"),
+    ):
+        head = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\n"
+        # The connection is good for another request: nothing went wrong.
+        answer, seconds = talk(address, f"{head}\r\n{head}Connection: close\r\n\r\n".encode())
+        assert answer.count(b"HTTP/1.1 200") == 2 and answer.count(kind.encode()) == 2
+        assert seconds < 5
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 import uuid
@@ -68,6 +69,18 @@ def test_hostile_names_stay_text(client: TestClient, make_record: Callable[..., 
     text = client.get("/configs").text
     assert hostile not in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
+
+
+@pytest.mark.parametrize("path", ["/configs", "/coverage"])
+def test_shapes_that_were_stored_under_odd_names_are_shown(
+    client: TestClient, make_record: Callable[..., Any], path: str
+) -> None:
+    with client.app.state.context.store.write() as tx:  # type: ignore[attr-defined]
+        for odd in ("", "a,b=5", "K", "K=", "<i>=7", "K=" + "9" * 40):
+            record = make_record({"M": 1, "N": 1})
+            tx.configs.put(dataclasses.replace(stored_config(record, None), shape_key=odd))
+    answer = client.get(path)
+    assert answer.status_code == 200 and "<i>" not in answer.text
 
 
 def test_static_files_are_cached_for_ever_under_their_hash(client: TestClient) -> None:
@@ -235,6 +248,7 @@ def test_parameter_effects_are_the_analysis_of_variance() -> None:
     assert parameter_effects(uneven)[0].share == pytest.approx(between / np.var(logs))
     assert parameter_effects(uneven[:2]) == []
     assert parameter_effects([({"a": a}, 1.0) for a in range(4)])[0].share == 0
+    assert math.isfinite(parameter_effects([({"a": a}, 10.0 ** (200 * a)) for a in (-1, 0, 1)])[0].gain)
 
 
 # -- with a browser

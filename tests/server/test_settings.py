@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deuteron.server import Settings, SettingsError
+from deuteron.server.database import parse_url
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,6 +72,8 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
         ("DEUTERON_UPSTREAM", "http://user@tuner", "not the address of a service"),
         ("DEUTERON_UPSTREAM", "http://tuner/path", "not the address of a service"),
         ("DEUTERON_RUNNER", "os.system", "not module:function"),
+        ("DEUTERON_PUBLIC_URL", "tuner:8642", "not the address of a service"),
+        ("DEUTERON_PUBLIC_URL", "http://[::1", "not the address of a service"),
     ],
 )
 def test_bad_values_name_the_variable_and_the_remedy(variable: str, value: str, fragment: str) -> None:
@@ -78,6 +81,18 @@ def test_bad_values_name_the_variable_and_the_remedy(variable: str, value: str, 
         Settings.from_environment({variable: value})
     assert variable in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_an_address_of_ipv6_has_brackets_once(host: str) -> None:
+    settings = Settings.from_environment({"DEUTERON_HOST": host})
+    assert settings.is_loopback and settings.base_url == "http://[::1]:8642"
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:p@[::1/x", "postgresql://u:p@h:port/x"])
+def test_addresses_of_databases_that_do_not_parse(url: str) -> None:
+    with pytest.raises(SettingsError, match="does not parse"):
+        parse_url(url)
 
 
 def test_only_settings_read_the_environment() -> None:

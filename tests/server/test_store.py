@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,12 +22,15 @@ from deuteron.server.store import (
     JobIsFinal,
     JobIsTaken,
     JobState,
+    KeyIsTaken,
     NewJob,
     NewTrial,
     NotFound,
     ServiceStore,
     StoredConfig,
     StoredKernel,
+    TooLong,
+    Transaction,
 )
 
 LEASE = timedelta(seconds=30)
@@ -306,7 +309,7 @@ class StoreConformance:
         with store.write() as tx:
             tx.configs.put(old)
             kept = tx.configs.put(new)
-        assert kept == (new if wins else old)
+        assert kept is not None and kept == (new if wins else old)
         with store.read() as tx:
             assert [c.id for c in tx.configs.candidates("a" * 64, ["cpu:x"], "f32")] == [kept.id]
 
@@ -351,15 +354,62 @@ class StoreConformance:
             tx.configs.put(new_config(id="d"))
             assert tx.configs.get("d").checked
 
+    def test_a_withdrawn_config_does_not_come_back_with_a_resumed_job(self, store: ServiceStore) -> None:
+        with store.write() as tx:
+            tx.configs.put(new_config(id="a", job_id="job"))
+            tx.configs.withdraw("a", who="me", reason="wrong")
+            assert tx.configs.put(new_config(id="a", job_id="job"), who="worker") is None
+            assert list(tx.configs.stream()) == []
+            last = tx.config_history.of_key(new_config())[-1]
+            assert (last.action, last.reason) == (ConfigAction.KEPT, "a was withdrawn")
+            tx.configs.put(new_config(id="b"))
+            kept = tx.configs.put(new_config(id="a", low_ns=1.0, high_ns=2.0))
+            assert kept is not None and kept.id == "b"
+
+    @pytest.mark.parametrize("there", [False, True])
+    def test_an_id_is_of_one_key(self, store: ServiceStore, there: bool) -> None:
+        other = new_config(id="a", device_key="cuda:y")
+        with store.write() as tx:
+            tx.configs.put(new_config(id="a"))
+            if there:
+                tx.configs.put(replace(other, id="b"))
+        with store.write() as tx, pytest.raises(Conflict, match="a under another key"):
+            tx.configs.put(other)
+        with store.write() as tx:
+            tx.configs.withdraw("a", who="me", reason="wrong")
+            with pytest.raises(Conflict):
+                tx.configs.put(other)
+
+    def test_texts_that_no_column_holds_are_refused(self, store: ServiceStore) -> None:
+        long = "x" * 5000
+        job = self.submit(store)
+
+        def too_long(put: Callable[[Transaction], object], name: str) -> None:
+            with pytest.raises(TooLong, match=f"^{name}: 'xxx"), store.write() as tx:
+                put(tx)
+
+        too_long(lambda tx: tx.configs.put(new_config(dtype=long)), "dtype")
+        too_long(lambda tx: tx.configs.put(new_config(toolchain_key=long)), "toolchain_key")
+        too_long(lambda tx: tx.jobs.add(new_job(kernel_name=long)), "kernel_name")
+        too_long(lambda tx: tx.trials.append(job.id, new_trial(trial_id=long)), "trial_id")
+        device = {"key": "cpu/x", "kind": "cpu", "name": "x", "fingerprint": "{}", "worker": "w"}
+        for name in ("key", "kind", "name"):
+            too_long(lambda tx, name=name: tx.devices.announce(**{**device, name: long}), name)  # type: ignore[misc]
+        with store.write() as tx:
+            tx.devices.announce(**device)
+        too_long(lambda tx: tx.devices.announce(**{**device, "kind": long}), "kind")
+        too_long(lambda tx: tx.workers.announce("cpu@h/1", device_key=long, toolchain=None), "device_key")
+
     def test_a_pinned_config_stays_whatever_arrives(self, store: ServiceStore) -> None:
         with store.write() as tx:
             tx.configs.put(new_config(id="pinned"))
             assert tx.configs.pin("pinned", pinned=True, who="me", reason="release").pinned
-            assert tx.configs.put(new_config(id="faster", low_ns=1.0, high_ns=2.0)).id == "pinned"
+            stays = tx.configs.put(new_config(id="faster", low_ns=1.0, high_ns=2.0))
+            assert stays is not None and stays.id == "pinned"
             assert tx.configs.get("pinned").pinned
             tx.configs.pin("pinned", pinned=True, who="me", reason="twice changes nothing")
             tx.configs.pin("pinned", pinned=False, who="me", reason="over")
-            assert tx.configs.put(new_config(id="faster2", low_ns=1.0, high_ns=2.0)).id == "faster2"
+            tx.configs.put(new_config(id="faster2", low_ns=1.0, high_ns=2.0))
             assert not tx.configs.get("faster2").pinned
         with store.read() as tx:
             actions = [entry.action.value for entry in tx.config_history.of_key(new_config())]
@@ -434,6 +484,15 @@ class StoreConformance:
                 tx.tokens.revoke("nobody")
 
     # -- idempotency
+
+    def test_of_two_servers_one_remembers_an_idempotency_key(self, store: ServiceStore) -> None:
+        """The second transaction began before the first was over, and found nothing."""
+        job = self.submit(store)
+        with store.write() as tx:
+            tx.idempotency.add("me", "k1", "s1", job.id)
+            with pytest.raises(KeyIsTaken, match="k1"):
+                tx.idempotency.add("me", "k1", "s1", job.id)
+            assert tx.idempotency.find("me", "k1", "s1") == job.id
 
     def test_an_idempotency_key_finds_its_job_and_refuses_another_body(self, store: ServiceStore) -> None:
         job = self.submit(store)

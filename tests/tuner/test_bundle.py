@@ -142,9 +142,16 @@ def raw_bundle(path: Path, changes: dict[str, object], *lines: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"count": -1, "schema": 2, "predictors": 2}, {"count": 2, "predictors": -1}, {"count": 10**40}]
+    "changes",
+    [
+        {"count": -1, "schema": 2, "predictors": 2},
+        {"count": 2, "predictors": -1},
+        {"count": 10**40},
+        {"count": "\ud800"},
+        {"signature": "\udfff"},
+    ],
 )
-def test_numbers_of_lines_that_cannot_be_are_refused(tmp_path: Path, make_record, changes: dict[str, object]) -> None:  # type: ignore[no-untyped-def]
+def test_manifests_that_cannot_be_are_refused(tmp_path: Path, make_record, changes: dict[str, object]) -> None:  # type: ignore[no-untyped-def]
     path = raw_bundle(tmp_path / "b", changes, json.dumps(make_record({"n": 1}).to_json()))
     with pytest.raises(BundleError, match="line 1"):
         read_bundle(path)

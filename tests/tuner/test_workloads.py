@@ -288,6 +288,13 @@ def test_a_constexpr_that_is_only_a_hint_is_held(line: str, idle: tuple[str, ...
     assert len(codes) == (1 if idle else 3)
 
 
+@pytest.mark.parametrize("dim", ["a,b", "a=b", "", ".", "../../x", "a b", "a\nb", "<b>", "1x", "x" * 65])
+def test_dims_are_names(dim: str) -> None:
+    data = builtin_workload("vector_add").to_json()
+    with pytest.raises(WorkloadError, match="is not a name"):
+        WorkloadSpec.from_json({**data, "dims": ["n", dim]})
+
+
 def test_a_parameter_that_the_launch_uses_is_not_held() -> None:
     spec = with_space(
         "vector_add", {"BLOCK_SIZE": [128], "num_warps": [1, 2]}, grid=["cdiv(n, BLOCK_SIZE) * num_warps"]

@@ -207,7 +207,7 @@ def _signed(manifest: Manifest, key: SigningKey | None) -> Manifest:
 def _publish(path: Path, manifest: Manifest, body: BinaryIO) -> None:
     body.seek(0)
     # By its own name instead of mkstemp's it is as readable as any file; the umask cannot be asked for, only changed.
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
     try:
         with temporary.open("xb") as file:
             file.write(manifest_line(manifest.to_json()))
@@ -236,7 +236,11 @@ def read_bundle(path: str | Path) -> Bundle:
                     break
     except OSError as error:
         inside = path / "records.bundle"
-        hint = str(inside) if inside.is_file() else "FOLDER/records.bundle of `deuteron tune`, or `deuteron cache pull`"
+        hint = (
+            str(inside)
+            if isinstance(error, IsADirectoryError) and inside.is_file()
+            else "FOLDER/records.bundle of `deuteron tune`, or `deuteron cache pull`"
+        )
         raise BundleError(f"cannot read the bundle {path}: {error}", hint=hint) from error
     promised = manifest.count + manifest.predictors
     words = f"{manifest.count} records" + (f" and {manifest.predictors} predictors" if manifest.predictors else "")

@@ -83,6 +83,7 @@ class ConfigRecord(Document, frozen=True):
         return (self.kernel_hash, self.device.key, self.dtype, self.shape_key, self.toolchain_key)
 
 
-def record_id(trial_id: str) -> str:
-    """The id of the record that rests on a final trial: a resumed job gives the record the same id again."""
-    return str(uuid.uuid5(_NAMESPACE, trial_id))
+def record_id(trial_id: str, device: DeviceFingerprint, toolchain: Mapping[str, str]) -> str:
+    """The id of the record that rests on a final trial: a resumed job gives the record the same id again, and one that
+    is resumed elsewhere another, as ids are of one key."""
+    return str(uuid.uuid5(_NAMESPACE, "\0".join((trial_id, device.key, canonical_json(dict(toolchain))))))

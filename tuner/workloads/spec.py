@@ -39,6 +39,7 @@ DTYPES = [
 # Names that every expression of a workload may use besides its dims and parameters, and constraints besides those.
 PROBLEM_FACTS = ("dtype", "element_bytes")
 DEVICE_FACTS = ("sm_count", "shared_bytes")
+MOST_DIM_LETTERS = 64
 
 _SOURCE = re.compile(r"(?P<argument>[A-Za-z_]\w*)(?:\.shape\[(?P<axis>\d+)\])?")
 
@@ -99,7 +100,7 @@ class Tensor(Document, frozen=True, forbid_unknown_fields=True):
 class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
     """A kernel with everything needed to run, check and time it at any shape.
 
-    - ``dims``: names of the sizes that make a shape. ``dtypes``: what ``$dtype`` may be.
+    - ``dims``: names of the sizes that make a shape, as identifiers are spelled. ``dtypes``: what ``$dtype`` may be.
     - ``tensors`` and ``scalars`` (name -> expression): the run-time arguments, in any order; ``constexprs`` (name ->
       expression, or a number; text is written with quotes inside the expression) those fixed by the shape. The
       remaining constexpr parameters of the kernel come from the configuration.
@@ -197,6 +198,11 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
         clash = set(self.dims) & {*PROBLEM_FACTS, *DEVICE_FACTS}
         if clash or len(set(self.dims)) != len(self.dims) or not self.dims:
             yield Fault("workload.dims", f"dims are distinct names other than {reserved}")
+        # Shapes are written as M=512,N=512, in names of files, too.
+        odd = next((dim for dim in self.dims if not dim.isidentifier() or len(dim) > MOST_DIM_LETTERS), None)
+        if odd is not None:
+            hint = f"letters, digits and _, {MOST_DIM_LETTERS} at most, no digit first"
+            yield Fault("workload.dims", f"{odd[:40]!r} is not a name", hint)
         if not any(tensor.role != "input" for tensor in self.tensors):
             yield Fault(
                 "workload.tensors",

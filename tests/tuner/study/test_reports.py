@@ -7,12 +7,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from msgspec.structs import replace
 
 from deuteron.profiler import Profile
 from deuteron.tuner.errors import JobError, WorkloadError
 from deuteron.tuner.events import JobCancelled, JobFailed, JobFinished, TuneEvent, event_from_json
 from deuteron.tuner.job import JobSpec
-from deuteron.tuner.workloads import builtin_workload
+from deuteron.tuner.workloads import WorkloadSpec, builtin_workload
 
 
 def test_events_survive_json(fakes: ModuleType, tmp_path: Path) -> None:
@@ -40,6 +41,16 @@ def test_profile_has_shapes_phases_and_rates(fakes: ModuleType, tmp_path: Path) 
     assert isinstance(finished, JobFinished) and finished.profile == "search.hatchet"
     shape_file = tmp_path / "search-M=4096,N=512-f32.hatchet"
     assert shape_file.exists() and run.records[0].profile_sha256
+
+
+def test_a_shape_of_many_dims_has_a_file_too(fakes: ModuleType, tmp_path: Path) -> None:
+    data = builtin_workload("softmax").to_json()
+    dims = {f"unused_{number}": 1 for number in range(40)}
+    workload = WorkloadSpec.from_json({**data, "dims": ["M", "N", *dims], "shapes": []})
+    spec = replace(fakes.job(), workload=workload, shapes=({"M": 64, "N": 64, **dims},))
+    fakes.Run(spec, fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    (name,) = [path.name for path in tmp_path.glob("search-*.hatchet")]
+    assert len(name) < 100 and name.endswith("-f32.hatchet")
 
 
 def test_job_spec_survives_json_and_checks_itself(fakes: ModuleType) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from msgspec.structs import replace
 
+from deuteron.tuner import study
 from deuteron.tuner.events import JobCancelled
 from deuteron.tuner.journal import Journal
 from deuteron.tuner.space import config_key
@@ -58,3 +60,38 @@ def test_half_reported_final_is_run_again(fakes: ModuleType, tmp_path: Path) -> 
     second = fakes.Run(fakes.job(), evaluator, tmp_path, finished=cut)
     assert evaluator.screened == [] and [fresh for fresh, _ in evaluator.races] == [True, True]
     assert second.records[0].config == first.records[0].config
+
+
+@pytest.mark.parametrize("part", [9, 37])
+def test_trials_of_another_device_or_compiler_are_measured_again(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    """A job whose worker died may go on at another GPU, a folder of `deuteron tune` with a newer version: what was
+    measured before is not what the record there would say."""
+    first = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    assert len({trial.setup for trial in first.trials}) == 1
+    monkeypatch.setattr(study, "current_toolchain", lambda device: {"deuteron": "9"})
+    evaluator = fakes.FakeEvaluator(lambda config: 2 * fakes.bowl(config))
+    second = fakes.Run(fakes.job(), evaluator, tmp_path, finished=first.finished[:part])
+    (record,) = second.records
+    assert len(evaluator.screened) == 25 and record.time_ns.median == pytest.approx(2000, rel=0.02)
+    assert record.id != first.records[0].id, "ids are of one key"
+    third = fakes.Run(fakes.job(), evaluator, tmp_path, finished=[*first.finished, *second.finished])
+    assert third.trials == [] and third.records == second.records
+
+
+def test_trials_of_older_versions_are_taken_over(fakes: ModuleType, tmp_path: Path) -> None:
+    first = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    older = [(shape, dtype, replace(trial, setup=None)) for shape, dtype, trial in first.finished]
+    again = fakes.Run(fakes.job(), fakes.FakeEvaluator(lambda config: "crashed"), tmp_path, finished=older)
+    assert again.trials == [] and again.records == first.records
+
+
+@pytest.mark.parametrize("name", ["ratio", "ratio_pairs", "group_index", "group_size"])
+def test_a_final_that_lacks_a_figure_is_run_again(fakes: ModuleType, tmp_path: Path, name: str) -> None:
+    first = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    shape, dtype, last = first.finished[-1]
+    damaged = replace(last, metrics={key: value for key, value in last.metrics.items() if key != name})
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    second = fakes.Run(fakes.job(), evaluator, tmp_path, finished=[*first.finished[:-1], (shape, dtype, damaged)])
+    assert evaluator.screened == [] and second.records[0].config == first.records[0].config

@@ -1,0 +1,62 @@
+"""Files as answers: whole, in part, or not at all where the client has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.utils import formatdate
+from pathlib import Path
+
+from fastapi import Request, Response
+from fastapi.responses import FileResponse
+
+from .problems import HttpProblem
+
+_NO_WEIGHT = re.compile(r"0(\.0{0,3})?")
+
+
+def send_file(
+    request: Request, path: Path, *, media_type: str, headers: Mapping[str, str], filename: str | None = None
+) -> Response:
+    """A file, or the part of it that `Range` asks for. ``headers`` has its ``ETag``.
+
+    Raises:
+        HttpProblem: 416, the part starts behind the end of the file.
+    """
+    facts = path.stat()
+    # With the If-Range of another file there is no part: this one is sent whole.
+    if request.headers.get("if-range") in (None, headers["ETag"], formatdate(facts.st_mtime, usegmt=True)):
+        _check_range(request.headers.get("range"), facts.st_size)
+    return FileResponse(path, media_type=media_type, headers=headers, filename=filename)
+
+
+def has_one_of(if_none_match: str | None, *etags: str) -> bool:
+    """Whether the header names one of these, weakly compared as GET asks for."""
+    known = {tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")}
+    return bool(known & {*etags, "*"})
+
+
+def accepts_gzip(request: Request) -> bool:
+    """Whether the client asks for the whole file and takes it compressed. Parts are those of the plain file."""
+    offers = ",".join(request.headers.getlist("accept-encoding")).lower().split(",")
+    return "range" not in request.headers and any(map(_is_gzip, offers))
+
+
+def _is_gzip(offer: str) -> bool:
+    coding, *parameters = (part.strip() for part in offer.split(";"))
+    weight = next((text.removeprefix("q=") for text in parameters if text.startswith("q=")), "1")
+    return coding == "gzip" and not _NO_WEIGHT.fullmatch(weight)
+
+
+def _check_range(value: str | None, size: int) -> None:
+    if value is None:
+        return
+    first = value.strip().removeprefix("bytes=").partition("-")[0] or "0"  # a range from the end begins somewhere
+    if int(first) >= size:
+        raise HttpProblem(
+            416,
+            "range-not-satisfiable",
+            f"the file has {size} bytes; {value} starts behind its end",
+            hint="the file changed: send If-Range with the ETag of your part",
+            headers={"Content-Range": f"bytes */{size}"},
+        )
