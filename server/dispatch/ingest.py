@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner.codec import Document
+from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.events import (
     JobCancelled,
     JobFailed,
@@ -34,12 +36,14 @@ from ..searches import known_searches
 from ..settings import Settings
 from ..signals import JobSignals
 from ..store import (
+    Conflict,
     Job,
     JobIsFinal,
     JobState,
     NewTrial,
     ServiceStore,
     StoredTrial,
+    TooLong,
     Transaction,
     WorkerIsDraining,
     worker_name,
@@ -123,19 +127,28 @@ class Ingest:
 
         Raises:
             NotFound: no such job.
-            SchemaError: an event is not one that the tuner knows.
+            SchemaError, TooLong, Conflict: an event is not one that the tuner knows, or cannot be stored. All others
+                of the delivery are.
         """
-        parsed = [(item, event_from_json(item.event)) for item in events]
+        refusal: DeuteronError | None = None
         with self.store.write() as tx:
             job = tx.jobs.lock(job_id)
-            known = tx.events.delivered(job_id, claim_id, [item.sequence for item, _ in parsed])
-            for item, event in parsed:
-                if item.sequence not in known:
-                    self._apply(tx, job, claim_id, item, event)
-                    job = tx.jobs.get(job_id)
+            known = tx.events.delivered(job_id, claim_id, [item.sequence for item in events])
+            for item in events:
+                if item.sequence in known:
+                    continue
+                try:
+                    event = event_from_json(item.event)
+                    with tx.part():
+                        self._apply(tx, job, claim_id, item, event)
+                except (SchemaError, TooLong, Conflict) as error:
+                    refusal = refusal or error
+                job = tx.jobs.get(job_id)
             self._advance(tx, job_id)
             receipt = self._receipt(tx, job_id, claim_id)
         self.signals.notify(job_id)
+        if refusal is not None:
+            raise refusal
         return receipt
 
     def heartbeat(self, job_id: str, *, claim_id: str) -> Receipt:

@@ -105,4 +105,4 @@ def _read(path: Path, lines: list[bytes]) -> Iterator[Delivery]:
         try:
             yield decode(line, Delivery, f"{path}, line {number}")
         except SchemaError:
-            return  # zeros after a power cut: that event never counted as finished
+            continue  # zeros after a power cut: that event never counted as finished

@@ -105,6 +105,17 @@ class Transaction:
         #: Called once what was written is there for everybody; not at all where the transaction fails.
         self.committed: list[Callable[[], None]] = []
 
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Writes that are undone together where the block raises; the transaction goes on."""
+        hooks = len(self.committed)
+        try:
+            with self._connection.begin_nested():
+                yield
+        except BaseException:
+            del self.committed[hooks:]
+            raise
+
     def versions(self) -> tuple[tuple[str, int], ...]:
         """The version counters of configurations, devices and kernels: while they are the same, so is everything that
         a lookup reads."""

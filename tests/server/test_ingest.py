@@ -27,8 +27,9 @@ from deuteron.server.dispatch.run import Bench, deliver_leftovers, forget_dead_r
 from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
 from deuteron.server.files import remove_parts
-from deuteron.server.store import JobState, NewJob
+from deuteron.server.store import Conflict, JobState, NewJob, TooLong
 from deuteron.tuner.event_log import EventLog
+from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.events import JobStarted
 from deuteron.tuner.http import ServiceError
 
@@ -72,6 +73,28 @@ def test_what_was_delivered_is_not_applied_again(service, tune_events: Events) -
     before = len(kinds(context, job_id))
     context.ingest.deliver(job_id, claim_id="t.b", events=deliveries(events[:1]))
     assert len(kinds(context, job_id)) == before + 1
+
+
+@pytest.mark.parametrize("odd", ["unknown", "too long", "of another record"])
+def test_an_event_that_is_refused_takes_no_other_with_it(service, tune_events: Events, odd: str) -> None:
+    context, job_id = service
+    context.ingest.claim(job_id, claim_id="t.a", worker="w")
+    started, first, second, *rest = tune_events(trials=3)
+    (shape,) = [event for event in rest if event["kind"] == "shape_finished"]
+    refused: dict[str, Any] = {
+        "unknown": {"kind": "no such event"},
+        "too long": {**second, "trial": {**second["trial"], "id": "x" * 1000}},
+        "of another record": {**shape, "record": {**shape["record"], "shape": {"M": 1, "N": 1}}},
+    }[odd]
+    batch = deliveries([started, first, shape, refused, second])
+    for _ in range(2):  # a worker that is not sure sends it again
+        with pytest.raises((SchemaError, TooLong, Conflict)):
+            context.ingest.deliver(job_id, claim_id="t.a", events=batch)
+        with context.store.read() as tx:
+            assert [trial.trial_id for trial in tx.trials.page(job_id)] == [first["trial"]["id"], second["trial"]["id"]]
+            assert len(tx.configs.page(limit=10)) == 1
+        assert kinds(context, job_id).count("trial_finished") == 2
+        assert kinds(context, job_id).count("shape_finished") == 1
 
 
 def test_what_bounds_a_trial_is_kept(service, tune_events: Events) -> None:
@@ -324,6 +347,14 @@ def test_a_line_cut_off_by_a_crash_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "job.run.jsonl").write_bytes(b'{"sequence":1,"event":{"kind":"x"}}\n{"sequence":2,"eve')
     (left,) = leftovers(tmp_path)
     assert [d.sequence for d in left.deliveries] == [1]
+
+
+def test_a_damaged_line_keeps_none_behind_it_back(tmp_path: Path) -> None:
+    lines = [b'{"sequence":%d,"event":{"kind":"x"}}' % number for number in (1, 2, 3)]
+    lines[1] = lines[1][:9] + b"\x00" * 8 + lines[1][17:]
+    (tmp_path / "job.run.jsonl").write_bytes(b"\n".join([*lines, b""]))
+    (left,) = leftovers(tmp_path)
+    assert [d.sequence for d in left.deliveries] == [1, 3]
 
 
 class _Future:

@@ -22,7 +22,10 @@ STORED = Path(__file__).parent / "data" / "stored"
 
 
 #: Fields that later versions added, with what they say of an old value.
-ADDED = {"challenger": None, "held": {}, "reason": None, "measurement": None, "known": (), "start": None, "site": None}
+ADDED = {
+    **{"challenger": None, "held": {}, "reason": None, "measurement": None},
+    **{"known": (), "start": None, "site": None, "setup": None},
+}
 
 
 def as_written_then(value: object) -> str:
