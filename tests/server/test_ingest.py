@@ -28,8 +28,8 @@ from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
 from deuteron.server.files import remove_parts
 from deuteron.server.store import Conflict, JobState, NewJob, TooLong
-from deuteron.tuner.event_log import EventLog
 from deuteron.tuner.errors import SchemaError
+from deuteron.tuner.event_log import EventLog
 from deuteron.tuner.events import JobStarted
 from deuteron.tuner.http import ServiceError
 
