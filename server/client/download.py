@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -73,6 +74,8 @@ class Download:
             ) from error
 
     def _run(self) -> BundleDownload:
+        if self.path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         present = file_sha256(self.path) if self.path.is_file() else None
         if present is not None and next(self._parts(), None) is None:

@@ -232,6 +232,7 @@ def test_a_download_that_cannot_be_written_is_an_error(
     server = scripted(lambda handler, _n: send(handler, 200, CONTENT, etag=f'"{SHA256}"'))
     with Client(server.url) as client, pytest.raises(DownloadError, match="cannot write"):
         client.pull_bundle(tmp_path / place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"], "nothing is left behind"
 
 
 def test_a_download_that_keeps_breaking_is_an_error(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
