@@ -23,8 +23,14 @@ STORED = Path(__file__).parent / "data" / "stored"
 
 #: Fields that later versions added, with what they say of an old value.
 ADDED = {
-    "challenger": None, "held": {}, "reason": None, "measurement": None,
-    "known": (), "start": None, "site": None, "setup": None,
+    "challenger": None,
+    "held": {},
+    "reason": None,
+    "measurement": None,
+    "known": (),
+    "start": None,
+    "site": None,
+    "setup": None,
 }
 
 
