@@ -292,22 +292,25 @@ def test_failure_carries_its_reason(client: TestClient) -> None:
     assert (job["state"], job["error"]) == ("failed", "no such device\nhint: cpu")
 
 
-def test_an_unknown_event_is_refused_and_nothing_of_its_delivery_is_stored(
+def test_an_unknown_event_is_refused_and_everything_else_of_its_delivery_is_stored(
     client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
 ) -> None:
     job_id = submit(client)["id"]
     claim(client, job_id)
+    trials = tune_events(trials=2)[1:3]
     body = {
         "claim_id": "ticket.run",
         "events": [
-            {"sequence": 1, "event": tune_events(trials=1)[1]},
+            {"sequence": 1, "event": trials[0]},
             {"sequence": 2, "event": {"kind": "surprise", "at": ""}},
+            {"sequence": 3, "event": trials[1]},
         ],
     }
     response = client.post(f"/v1/worker/jobs/{job_id}/events", json=body)
     assert response.status_code == 422
     assert "surprise" in response.json()["detail"]
-    assert client.get(f"/v1/jobs/{job_id}/trials").json()["trials"] == []
+    stored = client.get(f"/v1/jobs/{job_id}/trials").json()["trials"]
+    assert [trial["trial"]["id"] for trial in stored] == [event["trial"]["id"] for event in trials]
 
 
 # -- events
