@@ -21,6 +21,7 @@ from fastapi.testclient import TestClient
 
 from deuteron import migrations
 from deuteron.server import Settings, create_app
+from deuteron.server.store import ServiceStore
 from deuteron.tuner import ConfigRecord
 from deuteron.tuner.events import (
     JobFinished,
@@ -78,6 +79,15 @@ def sqlite_url(tmp_path: Path) -> str:
 def database_url(request: pytest.FixtureRequest) -> str:
     """An empty database of each kind that the service supports."""
     return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[ServiceStore]:
+    """An empty store in each kind of database."""
+    migrations.upgrade(database_url)
+    made = ServiceStore.open(database_url)
+    yield made
+    made.close()
 
 
 HERE = Path(__file__).parent
