@@ -249,9 +249,12 @@ class DaskDispatcher:
     def _submit_queued(self, engine: Engine) -> None:
         """Give the engine as many of the jobs that wait as there are workers free for them; where no worker is known,
         one for each device, which who joins finds there."""
+        # A job has ended in the database a moment before its run ends. The engine, which counts runs, would think all
+        # workers equally busy in that moment and could queue the next job behind another one's.
+        unfinished = [job_id for job_id, dispatched in self._dispatched.items() if not dispatched.done]
         with self._store.read() as tx:
             waiting = tx.jobs.waiting(limit=_AHEAD)
-            busy = tx.jobs.at_workers()
+            busy = tx.jobs.at_workers(unfinished)
         among = self._roster.admitted()
         openings = Openings(self._roster.workers, busy)
         given: set[str] = set()

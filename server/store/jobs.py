@@ -96,9 +96,9 @@ class Jobs:
             found += [(row.number, row.id, row.device) for row in rows]
         return sorted(found)
 
-    def at_workers(self) -> set[str]:
-        """The workers, ``device@host/pid``, that have a job which runs."""
-        query = select(JobRow.worker).where(JobRow.state == JobState.RUNNING.value)
+    def at_workers(self, unfinished: Collection[str] = ()) -> set[str]:
+        """The workers, ``device@host/pid``, that have a job which runs, or one of the jobs ``unfinished``."""
+        query = select(JobRow.worker).where(or_(JobRow.state == JobState.RUNNING.value, JobRow.id.in_(unfinished)))
         return {worker for worker in self.connection.execute(query).scalars() if worker is not None}
 
     def never_started(self, job_ids: Collection[str], state: JobState) -> set[str]:

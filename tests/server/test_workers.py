@@ -159,12 +159,17 @@ def test_the_example_is_a_worker(client: TestClient) -> None:
 
 @dataclass
 class Future:
-    """Stays at the scheduler until it is cancelled."""
+    """Stays at the scheduler until it is cancelled, or the test says that it ended."""
 
     cancelled: bool = False
+    ended: bool = False
+    status = "finished"
 
     def done(self) -> bool:
-        return False
+        return self.ended
+
+    def result(self) -> str:
+        return "done"
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -257,6 +262,10 @@ def test_the_engine_gets_as_many_jobs_as_workers_are_free(settings: Settings) ->
         ticket = dispatcher._dispatched[job_id].ticket
         context.ingest.claim(job_id, claim_id=f"{ticket}.1", worker=worker.name)
 
+    def end(job_id: str) -> None:
+        """The run of a job returns at the engine."""
+        next(future for given, _, future in engine.given if given == job_id).ended = True
+
     first, second, third, on_one, wrong = (add(device) for device in ("cuda", "cuda", "cuda", "cuda:1", "tpu"))
     assert round() == [first, on_one], "nobody is there: who joins finds one of each kind"
     with store.read() as tx:
@@ -268,12 +277,17 @@ def test_the_engine_gets_as_many_jobs_as_workers_are_free(settings: Settings) ->
     on_cpu = add("cpu")
     assert round() == [on_cpu]
     context.ingest.fail(on_one, "ended")
+    assert round() == [], "its run has not ended: the engine could queue the next one behind the other's"
+    end(on_one)
     assert round() == [second]
     claim(second, gpus[1])
     assert round() == []
     context.ingest.fail(first, "ended"), context.ingest.fail(second, "ended")
     late = add("cuda")
-    assert round() == [third, late]
+    end(second)
+    assert round() == [third]
+    end(first)
+    assert round() == [late]
     store.close()
 
 
