@@ -205,8 +205,9 @@ def _if_inside(out: Writer, op: BlockLoad | BlockStore, d: int, count: str) -> s
     at, zero = out.index(op.offsets[d]), out.constant(0)
     if count.isdigit():
         count = out.constant(int(count))
+    size = out.once(f"arith.maxsi {out.index(op.sizes[d])}, {zero} : index", "size")
     # As unsigned numbers, what is negative is above every size.
-    inside = out.once(f"arith.cmpi ult, {at}, {out.index(op.sizes[d])} : index", "inside")
+    inside = out.once(f"arith.cmpi ult, {at}, {size} : index", "inside")
     return out.once(f"arith.select {inside}, {count}, {zero} : index", "count")
 
 

@@ -259,7 +259,7 @@ class _Box:
         self.size = op.ring.type.elem.bytes
         self.strides = [self._wide(v) for v in op.strides]
         self.offsets = [self._wide(v) for v in op.offsets]
-        self.sizes = [self._wide(v) for v in op.sizes]
+        self.sizes = [self._size(v) if checked else "" for v, checked in zip(op.sizes, op.checked, strict=True)]
         # What does not depend on the thread is one sum; the thread's part does not change from slot to slot.
         self.start = self._sum([self._product(o, s) for o, s in zip(self.offsets, self.strides, strict=True)])
         outside = [self._outside(self.offsets[d], self.sizes[d]) for d in range(self.lead) if op.checked[d]]
@@ -299,6 +299,14 @@ class _Box:
     def _wide(self, value: Value) -> str:
         return convert_to_i64(self.state, value)
 
+    def _size(self, value: Value) -> str:
+        """An extent, 0 where it is negative: that of what is left behind a moved base may be."""
+        size = self._wide(value)
+        if not size.startswith("%"):
+            return str(max(0, int(size)))
+        none = self.state.text.op(f"icmp slt i64 {size}, 0")
+        return self.state.text.op(f"select i1 {none}, i64 0, i64 {size}")
+
     def _product(self, x: str, y: str) -> str:
         if "1" in (x, y):
             return y if x == "1" else x
@@ -312,7 +320,7 @@ class _Box:
         return total
 
     def _outside(self, index: str, size: str) -> str:
-        """Below zero or not below the size: one comparison without signs."""
+        """Below zero or not below the size, which is not negative: one comparison without signs."""
         return self.state.text.op(f"icmp uge i64 {index}, {size}")
 
     def _inside(self, index: str, size: str, vector: int) -> str:
