@@ -38,7 +38,11 @@ def assign(frame: Frame, target: ast.expr, value: object) -> None:
 
 
 def assign_typed(frame: Frame, target: ast.expr, value: object) -> None:
-    """Bind what a statement assigns: numbers get types, as in Triton, but for names that are announced as constexpr."""
+    """Bind what a statement assigns: numbers get types, as in Triton, but for names that are announced as constexpr,
+    and in functions of compile-time values."""
+    if frame.source.compile_time:
+        assign(frame, target, value)
+        return
     match target:
         case ast.Name(id=name) if name in frame.announced:
             frame.announced.remove(name)

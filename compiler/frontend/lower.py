@@ -15,6 +15,7 @@ from ..language.context import activate, wrapping
 from ..language.descriptors import descriptor_of
 from ..language.inline import Inlinable, LibraryFunction
 from ..language.tensor import tensor
+from ..language.typed import untyped
 from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argument_type
 from ..source.arguments import Argument
 from ..source.kernel import KernelSource, source_of
@@ -160,7 +161,10 @@ class Compilation:
         if self.depth >= MAX_DEPTH:
             raise UnsupportedSyntax(f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse")
         self.sources.append(callee)
-        frame = Frame(callee, self.builder, self.budget, bind(callee, args, kwargs))
+        scope = bind(callee, args, kwargs)
+        if callee.compile_time:
+            scope = {name: untyped(value) for name, value in scope.items()}
+        frame = Frame(callee, self.builder, self.budget, scope)
         self.depth += 1
         location = self.builder.location
         try:

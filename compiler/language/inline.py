@@ -8,6 +8,7 @@ from typing import TypeVar, overload
 
 from .constexpr import unwrap
 from .context import active, wrapping
+from .typed import untyped
 
 
 class Inlinable:
@@ -95,7 +96,12 @@ class ConstexprFunction(Inlinable):
         return self.function
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        return self.function(*map(unwrap, args), **{k: unwrap(v) for k, v in kwargs.items()})
+        return self.function(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
 
     def __repr__(self) -> str:
         return f"<constexpr function {self.__name__}>"
+
+
+def _plain(value: object) -> object:
+    """What a function of compile-time values is given: Python's numbers."""
+    return untyped(unwrap(value))

@@ -34,6 +34,12 @@ def next_power_of_2(n: int) -> int:
     return 1 << (whole - 1).bit_length() if whole > 0 else 0
 
 
+@builtin
+def exponent(i: int) -> int:
+    """The exponent of a power of two that is known at compile time: ``triton.language.standard._log2``."""
+    return int(i).bit_length() - 1
+
+
 @library
 def sigmoid(x):
     """1 / (1 + exp(-x)), as exp(x) / (1 + exp(x)) for negative x: the smallest results are denormal, not 0.

@@ -31,3 +31,12 @@ def typed_number(value: int | float, type: Scalar) -> Typed:
     made: Typed = TypedFloat(value) if type.is_float else TypedInt(value)
     made.type = type
     return made
+
+
+def untyped(value: object) -> object:
+    """A value with plain numbers for the typed ones that it is or, as a tuple, has."""
+    if isinstance(value, tuple):
+        return tuple.__new__(type(value), map(untyped, value))
+    if isinstance(value, TypedInt):
+        return int(value)
+    return float(value) if isinstance(value, TypedFloat) else value

@@ -6,13 +6,11 @@ import ast
 import functools
 import hashlib
 import types
-from dataclasses import replace
 
 from ..errors import CompilationError, KernelMismatch
 from ..language.builtin import is_builtin
 from ..language.inline import ConstexprFunction
-from .kernel import KernelSource, Sourced
-from .namespace import CompileTimeNamespace
+from .kernel import KernelSource, Sourced, at_compile_time
 
 
 class CompileTimeFunction(ConstexprFunction, Sourced):
@@ -22,7 +20,7 @@ class CompileTimeFunction(ConstexprFunction, Sourced):
     @functools.cached_property
     def source(self) -> KernelSource:
         """Its text; raises CompilationError where it cannot be read."""
-        return replace(KernelSource.from_function(self.function), namespace=CompileTimeNamespace(self.function))
+        return at_compile_time(KernelSource.from_function(self.function), self.function)
 
     @property
     def src(self) -> str:

@@ -31,6 +31,7 @@ from .namespace import (
     TextNamespace,
     admit_value,
     evaluate_constant,
+    is_compile_time,
 )
 from .parsing import parse_text
 from .scoping import read_before_bound
@@ -59,6 +60,8 @@ class KernelSource:
     defaults: Mapping[str, object] | None = None
     #: The parameter whose fields it fills, of what makes an aggregate.
     made: str | None = None
+    #: A function of compile-time values: what it names keeps Python's numbers.
+    compile_time: bool = False
 
     def makes(self, name: str) -> bool:
         """Whether ``name`` is an aggregate whose fields this function fills."""
@@ -76,7 +79,8 @@ class KernelSource:
         lines = tuple(text.splitlines())
 
         def make(node: ast.FunctionDef) -> Inlinable:
-            return TextFunction(KernelSource(node.name, filename, node, namespace, lines))
+            early = any(is_compile_time(decorator) for decorator in node.decorator_list)
+            return TextFunction(KernelSource(node.name, filename, node, namespace, lines, compile_time=early))
 
         namespace = TextNamespace(tree, make)
         try:
@@ -468,7 +472,12 @@ def _making(source: KernelSource) -> KernelSource:
 
 @cache
 def _evaluated(function: types.FunctionType) -> KernelSource:
-    return replace(_parsed(function), namespace=CompileTimeNamespace(function))
+    return at_compile_time(_parsed(function), function)
+
+
+def at_compile_time(source: KernelSource, function: types.FunctionType) -> KernelSource:
+    """The text of ``function`` as one of compile-time values."""
+    return replace(source, namespace=CompileTimeNamespace(function), compile_time=True)
 
 
 @cache

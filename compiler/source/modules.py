@@ -17,6 +17,7 @@ from ..language.constexpr import constexpr
 from ..language.control import range, static_range
 from ..language.descriptors import tensor_descriptor
 from ..language.maths import PropagateNan
+from ..language.standard import exponent
 from ..language.tensor import tensor
 from ..language.types import block_type, dtype, pointer_type
 from . import python_math
@@ -69,7 +70,8 @@ def _modules() -> dict[str, LanguageModule]:
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})
     math = LanguageModule("deuteron.language.math", names)
-    inner = {"extra": extra, "math": math, "random": math, "standard": core, "target_info": where}
+    standard = LanguageModule("deuteron.language.standard", {**names, "_log2": exponent})
+    inner = {"extra": extra, "math": math, "random": math, "standard": standard, "target_info": where}
     inner["core"] = LanguageModule("deuteron.language.core", {**names, "_unwrap_if_constexpr": unwrap_if_constexpr})
     core = LanguageModule("deuteron.language", {**names, **inner})
     scopes = LanguageModule("deuteron.profiler.language", _public(records))
@@ -89,7 +91,7 @@ def _modules() -> dict[str, LanguageModule]:
         ".language.core": inner["core"],
         ".language.math": math,
         ".language.random": math,
-        ".language.standard": core,
+        ".language.standard": standard,
         ".language.extra": extra,
         ".language.target_info": where,
         ".language.extra.cuda": cuda,

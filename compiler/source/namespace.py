@@ -265,7 +265,12 @@ class TextNamespace:
 
 
 def _is_jit(decorator: ast.expr) -> bool:
-    return _decorator(decorator) in ("jit", "constexpr_function", "constexpr")
+    return _decorator(decorator) == "jit" or is_compile_time(decorator)
+
+
+def is_compile_time(decorator: ast.expr) -> bool:
+    """Whether a function with this decorator is one of compile-time values."""
+    return _decorator(decorator) in ("constexpr_function", "constexpr")
 
 
 def _is_aggregate(decorator: ast.expr) -> bool:

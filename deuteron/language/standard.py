@@ -2,10 +2,4 @@
 
 from deuteron.compiler.language import *  # noqa: F403
 from deuteron.compiler.language import __all__ as __all__
-from deuteron.compiler.language.builtin import builtin
-
-
-@builtin
-def _log2(i: int) -> int:
-    """The exponent of a power of two that is known at compile time."""
-    return int(i).bit_length() - 1
+from deuteron.compiler.language.standard import exponent as _log2  # noqa: F401

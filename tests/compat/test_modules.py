@@ -219,6 +219,8 @@ from triton.language.standard import _log2
 @triton.jit
 def kernel(out, N: tl.constexpr, down: tl.constexpr = tl.core.CONSTEXPR_0):
     k: tl.constexpr = _log2(N)
+    same: tl.constexpr = tl.standard._log2(N)
+    tl.static_assert(k == same)
     tl.store(out, k + down)
 
 out = np.zeros(1, np.int32)

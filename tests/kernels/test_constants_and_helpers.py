@@ -78,6 +78,36 @@ def test_functions_of_types_that_constexpr_decorates(launch, narrow: type, wide:
     assert wider(tl.constexpr(tl.bfloat16)) == tl.float32
 
 
+@tl.constexpr
+def top_bit(n):
+    n = _plain(n)
+    return 1 << (n - 1)
+
+
+@triton.constexpr_function
+def half_below(n):
+    less = -n
+    less -= 1
+    pair = (less, 2)
+    first, second = pair
+    return first // second + first % second
+
+
+@triton.jit
+def with_names(o_ptr, N: tl.constexpr):
+    bits = N  # a number of a type, in the kernel alone
+    tl.static_assert(top_bit(bits) == 2147483648)
+    top = tl.full((), top_bit(bits), tl.uint32)
+    tl.store(o_ptr, (top >> 16).to(tl.int64))
+    tl.store(o_ptr + 1, half_below(bits))
+
+
+def test_numbers_that_compile_time_functions_name_stay_pythons(launch) -> None:
+    """In a kernel a name's number has a type: 1 << 31 is negative there, and -33 // 2 is -16."""
+    got = launch(with_names, (1,), np.zeros(2, np.int64), N=32)[0]
+    assert got.tolist() == [2**31 >> 16, -33 // 2 + -33 % 2]
+
+
 def test_constexpr_functions_are_plain_functions_outside() -> None:
     assert half(6) == 3
     assert half(tl.constexpr(6)) == 3
