@@ -10,18 +10,15 @@ import random
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from suite_plugin import Journal, Suite
 
 from deuteron.compat import inductor
+from deuteron.compat.after_import import after_import
 from deuteron.compat.triton import Autotuner, install
 
 
@@ -43,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Put the alias in place before any test, or a conftest, is imported."""
     install()
-    sys.meta_path.insert(0, Prepared({"fla.utils._device": fla_on_cpu}))
+    after_import("fla.utils._device", fla_on_cpu)
     options = early_config.known_args_namespace
     if options.suite_inductor:
         inductor.install()
@@ -72,35 +69,6 @@ def fla_on_cpu(module: Any) -> None:
     module.device, module.device_torch_lib = "cpu", torch.cpu
     module.autocast_custom_fwd = partial(torch.amp.custom_fwd, device_type="cpu")
     module.autocast_custom_bwd = partial(torch.amp.custom_bwd, device_type="cpu")
-
-
-class Prepared(MetaPathFinder):
-    """Calls a function with a module as soon as its text has run."""
-
-    def __init__(self, steps: Mapping[str, Callable[[Any], None]]) -> None:
-        self._steps = steps
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """How to load a module that has a step; None for others."""
-        step = self._steps.get(fullname)
-        spec = PathFinder.find_spec(fullname, path, target) if step else None
-        if step is not None and spec is not None and spec.loader is not None:
-            spec.loader = _PreparingLoader(spec.loader, step)
-        return spec
-
-
-class _PreparingLoader(Loader):
-    def __init__(self, loader: Loader, step: Callable[[Any], None]) -> None:
-        self._loader, self._step = loader, step
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        self._step(module)
 
 
 class LibrarySuite(Suite):

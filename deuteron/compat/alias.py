@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
+from deuteron.compat.after_import import after_import
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.runtime.devices import prefer
 
@@ -30,8 +32,15 @@ ALIASES = {
 }
 
 
+#: What ``torch.compile`` imports when it is first asked for Inductor, and what is to be installed then.
+INDUCTOR, SWITCH = "torch._inductor.compile_fx", "deuteron.compat.inductor"
+
+
 def install() -> None:
     """Make ``import triton`` give deuteron in this process; doing so twice changes nothing.
+
+    Where the program comes to ``torch.compile`` later, deuteron compiles what Inductor writes, too, as after
+    :func:`deuteron.compat.inductor.install`: Inductor would find no Triton.
 
     Raises:
         DeuteronError: Triton itself is imported already.
@@ -41,10 +50,18 @@ def install() -> None:
         raise DeuteronError("triton is imported already", hint="call deuteron.compat.triton.install() before that")
     if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, AliasFinder(ALIASES))
+        after_import(INDUCTOR, lambda _: _serve_inductor())
     importlib.import_module("triton")
     from deuteron.compat.triton.runtime.driver import current_device  # lazy: that package imports this module
 
     prefer(current_device)
+
+
+def _serve_inductor() -> None:
+    try:
+        importlib.import_module(SWITCH).install()
+    except DeuteronError as error:  # the program may get along without
+        warnings.warn(f"torch.compile finds no compiler of Triton kernels: {error.message}", stacklevel=2)
 
 
 class AliasFinder(MetaPathFinder):

@@ -266,3 +266,33 @@ for dtype in (torch.float32, torch.int64):
         assert metrics.generated_kernel_count > before
         torch.testing.assert_close(found, function(x.double()).to(found.dtype))
 """)
+
+
+@with_torch
+def test_programs_that_import_triton_need_no_switch(program):
+    """Their torch.compile would find no compiler."""
+    printed = program("""
+import torch, triton
+import torch._inductor.config as config, torch._inductor.metrics as metrics
+config.cpu_backend = "triton"
+x = torch.randn(33, 57)
+found = torch.compile(lambda x: x.sin().sum(1), fullgraph=True)(x)
+torch.testing.assert_close(found.double(), x.double().sin().sum(1), atol=1e-5, rtol=2e-6)
+print(metrics.generated_kernel_count)
+""")
+    assert int(printed) > 0
+
+
+def test_a_pytorch_that_is_too_old_leaves_programs_alone(program, tmp_path: Path):
+    folder = tmp_path / "torch" / "_inductor"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("__version__ = '2.5.1'")
+    (folder / "__init__.py").touch()
+    (folder / "compile_fx.py").write_text("ready = True")
+    printed = program("""
+import warnings
+with warnings.catch_warnings(record=True) as seen:
+    from torch._inductor import compile_fx
+print(compile_fx.ready, *(str(warning.message) for warning in seen))
+""")
+    assert printed.startswith("True torch.compile finds no compiler of Triton kernels: ") and "2.5.1" in printed
