@@ -47,6 +47,16 @@ class VectorUpdate(AtomicRMW, mnemonic="gpu.update", effect=Effect.WRITE):
     axis: int = 0
 
 
+class Agree(Op, mnemonic="gpu.agree", effect=Effect.WRITE):
+    """``x`` as one thread has it, for all threads that hold a copy of an element."""
+
+    x: Value
+
+    def infer(self) -> tuple[Tile, ...]:
+        """Result: a value like the operand."""
+        return (self.x.type,)
+
+
 class WarpBarrier(Op, mnemonic="gpu.warp_barrier", effect=Effect.WRITE):
     """The threads of each warp wait for each other, and see what the others wrote."""
 

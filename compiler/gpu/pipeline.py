@@ -12,6 +12,7 @@ from ..target import Target
 from ..tile.axis import analyze
 from ..tile.memory import GridWait
 from . import relayout_rules
+from .agreement import agree_on_control
 from .atomics import find_updates
 from .barriers import insert_barriers
 from .fences import place_fences
@@ -51,6 +52,11 @@ def lay_out(work: GpuWork) -> None:
 def unroll(work: GpuWork) -> None:
     """Short loops without their turns."""
     unroll_short_loops(work.function)
+
+
+def agree(work: GpuWork) -> None:
+    """One value for all threads where what they read decides where they go."""
+    agree_on_control(work.function)
 
 
 def await_products(work: GpuWork) -> None:
@@ -105,6 +111,7 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
     ("expand", expand),
     ("layouts", lay_out),
     ("unroll", unroll),
+    ("agree", agree),
     ("flight", await_products),
     ("allocate", place),
     ("barriers", order),

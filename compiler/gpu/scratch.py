@@ -26,7 +26,7 @@ from .asynchronous import Pipe, Put, RingBuffer
 from .butterfly import plan_butterfly
 from .lifetimes import ByteRange, Lifetimes, TakenBytes
 from .operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
-from .ops import ConvertLayout
+from .ops import Agree, ConvertLayout
 from .reduction import bits_of, plan_reduction
 
 #: Shared memory that may be spent on keeping neighbours apart: little enough not to cost occupancy.
@@ -191,7 +191,7 @@ def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
             return op.result.type.size * op.result.type.elem.bytes
         case Dot():
             return operand_bytes(op.a) + operand_bytes(op.b)
-        case AtomicRMW() | AtomicCAS() if op.result in used and is_shared_by_threads(op.result):
+        case Agree() | AtomicRMW() | AtomicCAS() if op.result in used and is_shared_by_threads(op.result):
             return op.result.type.size * element_bytes_of(bits_of(op.result.type))
         case _:
             return 0

@@ -15,6 +15,7 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Histogram, Reduce, Scan
 from .asynchronous import FetchTile
+from .ops import Agree
 from .views import is_view, operand_layout, result_layout
 
 FunctionT = TypeVar("FunctionT", bound=Function)
@@ -71,7 +72,7 @@ def _problem(op: Op) -> str:
             layouts = _tile_layouts(op.inputs)
             kept = slice_layout(layouts[0], op.axis)
             fits = _same(op.inputs) and all(got == kept for got in _tile_layouts(op.results))
-        case Scan() | Butterfly() | MapElementwise() | InlineAssembly():
+        case Agree() | Scan() | Butterfly() | MapElementwise() | InlineAssembly():
             fits = _same([*op.operands, *op.results])
         case Gather():
             fits = _same([op.index, op.result])

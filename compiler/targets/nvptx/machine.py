@@ -167,7 +167,9 @@ class PtxMachine(simt.SimtTarget):
     def store_shared(self, state: simt.Lowering, bits: int, value: str, address: str, predicate: str) -> None:
         """A predicated ``st.shared``."""
         target = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
-        kind = f"i{bits}"
+        if bits == 8:  # of a register of 16 bits
+            value = state.text.op(f"zext i8 {value} to i16")
+        kind = f"i{max(bits, 16)}"
         state.text.asm(
             [],
             f"@$2 st.shared.b{bits} [$0], $1;",

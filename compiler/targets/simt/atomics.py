@@ -1,4 +1,5 @@
-"""Atomics: one thread performs each element's, and hands the old value to all that hold a copy.
+"""Atomics: one thread performs each element's, and hands the old value to all that hold a copy, as it does with what
+they are to agree on.
 
 An atomic that is in order costs two fences (on sm_90a a MEMBAR before it, and CCTL.IVALL behind it, which empties the
 first-level cache). A thread that has several of a tile's elements passes them once for all of these.
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...gpu.ops import VectorUpdate
+from ...gpu.ops import Agree, VectorUpdate
 from ...gpu.scratch import is_shared_by_threads
 from ...ir.core import Value
 from ...ir.types import F32, F64, SCALARS
@@ -94,6 +95,15 @@ def _cas(state: Lowering, op: AtomicCAS) -> None:
             result = state.machine.compare_and_swap(state, op, order, pointer[i], old, new, alone)
             made[i] = from_integer(state, result, elem)
     _give(state, op.result, made, alone, state.scratch(op) if op in state.allocation.places else 0)
+
+
+@rule(Agree)
+def _agree(state: Lowering, op: Agree) -> None:
+    held = state.values[op.x]
+    made: list[str | None] = [None] * len(held)
+    for i in held.unique():
+        made[i] = held[i]
+    _give(state, op.result, made, state.only_thread(op.x.type.layout), state.scratch(op))
 
 
 def _give(state: Lowering, result: Value, made: list[str | None], alone: str | None, start: int) -> None:

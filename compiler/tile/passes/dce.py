@@ -22,10 +22,10 @@ def dce(function: Function) -> Function:
     return function
 
 
-def decided_by(function: Function, value: Value) -> set[Op]:
-    """The operations that ``value`` is made of, and those that decide whether these run."""
+def decided_by(function: Function, *values: Value) -> set[Op]:
+    """The operations that ``values`` are made of, and those that decide whether these run."""
     live = _Liveness(function)
-    live.want(value)
+    live.want(*values)
     live.follow_all()
     return live.ops
 

@@ -1,0 +1,60 @@
+"""Threads of a program agree on what decides where it goes.
+
+Every thread reads a scalar for itself, and every thread that holds a copy of an element. Where another program changes
+the array meanwhile, they may read different values, such as a flag before and after it was set; with these they would
+take different branches, and meet at barriers in different turns of a loop. So what was read that way and decides about
+control flow is the value of one thread, for all.
+"""
+
+from __future__ import annotations
+
+from ..ir.core import Block, Function, Value
+from ..tile.control import Condition, For, If, While
+from ..tile.memory import Load
+from ..tile.passes.dce import decided_by
+from .arrays import Arrays
+from .ops import Agree
+from .scratch import is_shared_by_threads
+
+
+def agree_on_control(function: Function) -> None:
+    """Insert :class:`~.ops.Agree` behind such loads, in place."""
+    if function.num_warps == 1:  # a warp's threads read at the same time
+        return
+    arrays = Arrays(function)
+    changing = arrays.written(function)
+    loads = [op for op in function.walk() if isinstance(op, Load) and is_shared_by_threads(op.result)]
+    unsteady = {op for op in loads if op.volatile or op.cache == ".cv" or arrays.accessed(op) in changing}
+    if unsteady:
+        unsteady &= decided_by(function, *_deciding(function))
+    if unsteady:
+        _insert(function.body, {op.result for op in unsteady}, {})
+
+
+def _deciding(function: Function) -> list[Value]:
+    """What branches, and how often loops are run, depends on."""
+    found: list[Value] = []
+    for op in function.walk():
+        match op:
+            case If() | Condition():
+                found.append(op.condition)
+            case For():
+                found += [op.lower, op.upper, op.step]
+            case While() | _:
+                pass
+    return found
+
+
+def _insert(block: Block, read: set[Value], agreed: dict[Value, Value]) -> None:
+    out = []
+    for op in block.ops:
+        op.map_operands(lambda v: agreed.get(v, v))
+        for nested in op.blocks:
+            _insert(nested, read, agreed)
+        out.append(op)
+        if op.results and op.results[0] in read:
+            made = Agree(op.results[0])
+            made.location = op.location
+            agreed[op.results[0]] = made.result
+            out.append(made)
+    block.ops = out
