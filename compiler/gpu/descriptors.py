@@ -20,7 +20,8 @@ from ..tile.program import rows_of_group
 
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
-#: Alignment in bytes of the array and of all strides but the innermost.
+#: Alignment in bytes of the array, of all strides but the innermost, and of where a box begins in a row: with a start
+#: between, the copy engine stops with an illegal instruction (seen on an H100).
 ALIGNMENT = 16
 #: Extent of a dimension that is not checked: more than any index.
 UNBOUNDED = 1 << 31
@@ -90,7 +91,8 @@ class Descriptors:
         facts = self._facts
         if facts[op.base].divisibility[0] % ALIGNMENT:
             return None
-        if any(facts[op.strides[d]].divisibility[0] * elem.bytes % ALIGNMENT for d in order[:-1]):
+        steps = [*(op.strides[d] for d in order[:-1]), op.offsets[order[-1]]]
+        if any(facts[step].divisibility[0] * elem.bytes % ALIGNMENT for step in steps):
             return None
         extents = [1] * (rank - len(shape)) + list(shape)
         extents[order[-1]] = swizzle // elem.bytes if swizzle else extents[order[-1]]

@@ -214,3 +214,30 @@ def test_more_warps_than_were_asked_for(from_text, run_function, target) -> None
     program = run_function(made.tile(), (1,), [x, factors, w, out, 96], 2, target)
     assert program.num_warps >= 4
     np.testing.assert_array_equal(out, (x * factors).astype(np.float64) @ w.astype(np.float64))
+
+
+#: Products of the heads of an array, whose columns lie side by side.
+HEADS = """
+def heads(x, w, out, T, D: tl.constexpr, H: tl.constexpr):
+    head = tl.program_id(0)
+    t, d = tl.arange(0, 64), tl.arange(0, 64)
+    total = tl.zeros((64, 64), tl.float32)
+    for start in range(0, T, 64):
+        rows = start + t
+        left = tl.load(x + head * D + rows[:, None] * (H * D) + d[None, :], mask=(rows < T)[:, None], other=0.0)
+        total += tl.dot(tl.trans(left), tl.load(w + (start + t)[:, None] * 64 + d[None, :]))
+    tl.store(out + head * 4096 + t[:, None] * 64 + d[None, :], total)
+"""
+
+
+@pytest.mark.parametrize("width", [100, 104, 128])
+def test_boxes_begin_where_16_bytes_do(from_text, run_function, width: int) -> None:
+    """The copy engine stops at others with an illegal instruction (seen on an H100)."""
+    types = {"x": "*fp16:16", "w": "*fp16:16", "out": "*fp32:16", "T": "i32"}
+    made = from_text(HEADS, types, {"D": width, "H": 4})
+    rng = np.random.default_rng(0)
+    x, w = rng.integers(-4, 5, (130, 4, width)).astype(np.float16), rng.integers(-4, 5, (192, 64)).astype(np.float16)
+    out = np.zeros((4, 64, 64), np.float32)
+    program = run_function(made.tile(), (4,), [x, w, out, 130])
+    assert ("x" in {tensor_map.base for tensor_map in program.recipe.descriptors}) == (width % 8 == 0)
+    np.testing.assert_array_equal(out, np.einsum("thd,tn->hdn", x[..., :64].astype(np.float64), w[:130]))
