@@ -106,18 +106,17 @@ def shift(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.IntDiv, ops.Rem)
 def divide(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
-    """Integers: x / 0 and x % 0 are 0, the minimum / -1 wraps; nothing traps. Floats: C's fmod."""
+    """Integers: x / 0 has all bits set and x % 0 is x, as on GPUs, the minimum / -1 wraps; nothing traps. Floats: C's
+    fmod."""
     elem, remainder = _scalar(op), isinstance(op, ops.Rem)
     if elem.is_float:
         return _in_float(e, elem, lambda a, b: e.floating("frem", a, b), x, y)
-    # The processor traps on division by zero and on the overflow of minimum / -1; a masked-off lane must not. The
-    # result of x / 0 and x % 0 is 0, as in NumPy.
-    one, zero = constant(y.type, 1), constant(y.type, 0)
-    by_zero = e.compare("eq", y, zero)
-    y = e.select(by_zero, one, y)
-    if remainder:  # x % 1 is 0
-        return _remainder(e, elem, x, y)
-    return e.select(by_zero, zero, _quotient(e, elem, x, y))
+    # The processor traps on division by zero and on the overflow of minimum / -1; a masked-off lane must not.
+    by_zero = e.compare("eq", y, constant(y.type, 0))
+    y = e.select(by_zero, constant(y.type, 1), y)
+    if remainder:
+        return e.select(by_zero, x, _remainder(e, elem, x, y))
+    return e.select(by_zero, constant(y.type, -1), _quotient(e, elem, x, y))
 
 
 def _remainder(e: Emitter, elem: Scalar, x: Typed, y: Typed) -> Typed:

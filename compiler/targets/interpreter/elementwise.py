@@ -51,7 +51,6 @@ BINARY: dict[type[Op], Callable[[Array, Array], Array]] = {
     e.Sub: np.subtract,
     e.Mul: np.multiply,
     e.Div: np.divide,
-    e.Rem: np.fmod,
     e.Pow: _f64s(np.power),
     e.Atan2: _f64s(np.arctan2),
     e.And: np.bitwise_and,
@@ -124,10 +123,22 @@ def binary(op: e.Binary, program: Program) -> Sequence[Array]:
 
 @evaluates(e.IntDiv)
 def int_div(op: e.IntDiv, program: Program) -> Sequence[Array]:
+    """Truncated; all bits set where the divisor is 0."""
     scalar = op.lhs.type.scalar
     lhs, rhs = (_computable(program.get(v), scalar) for v in (op.lhs, op.rhs))
     with np.errstate(all="ignore"):
-        return (_fit((lhs - np.fmod(lhs, rhs)) // rhs, scalar),)
+        quotient = _fit((lhs - np.fmod(lhs, rhs)) // rhs, scalar)
+    return (np.where(rhs == 0, np.invert(np.zeros_like(quotient)), quotient),)
+
+
+@evaluates(e.Rem)
+def remainder(op: e.Rem, program: Program) -> Sequence[Array]:
+    """With the dividend's sign; of integers the dividend itself where the divisor is 0."""
+    scalar = op.lhs.type.scalar
+    lhs, rhs = (_computable(program.get(v), scalar) for v in (op.lhs, op.rhs))
+    with np.errstate(all="ignore"):
+        made = np.fmod(lhs, rhs)
+    return (_fit(made if scalar.is_float else np.where(rhs == 0, lhs, made), scalar),)
 
 
 @evaluates(e.MulHigh)
