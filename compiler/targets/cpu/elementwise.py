@@ -106,7 +106,7 @@ def shift(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
 
 @rules(ops.IntDiv, ops.Rem)
 def divide(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
-    """Integers: x / 0 has all bits set and x % 0 is x, as on GPUs, the minimum / -1 wraps; nothing traps. Floats: C's
+    """Integers: all bits of x / 0 and x % 0 are set, as on GPUs, the minimum / -1 wraps; nothing traps. Floats: C's
     fmod."""
     elem, remainder = _scalar(op), isinstance(op, ops.Rem)
     if elem.is_float:
@@ -114,9 +114,8 @@ def divide(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
     # The processor traps on division by zero and on the overflow of minimum / -1; a masked-off lane must not.
     by_zero = e.compare("eq", y, constant(y.type, 0))
     y = e.select(by_zero, constant(y.type, 1), y)
-    if remainder:
-        return e.select(by_zero, x, _remainder(e, elem, x, y))
-    return e.select(by_zero, constant(y.type, -1), _quotient(e, elem, x, y))
+    made = _remainder(e, elem, x, y) if remainder else _quotient(e, elem, x, y)
+    return e.select(by_zero, constant(y.type, -1), made)
 
 
 def _remainder(e: Emitter, elem: Scalar, x: Typed, y: Typed) -> Typed:

@@ -133,12 +133,12 @@ def int_div(op: e.IntDiv, program: Program) -> Sequence[Array]:
 
 @evaluates(e.Rem)
 def remainder(op: e.Rem, program: Program) -> Sequence[Array]:
-    """With the dividend's sign; of integers the dividend itself where the divisor is 0."""
+    """With the dividend's sign; of integers all bits set where the divisor is 0."""
     scalar = op.lhs.type.scalar
     lhs, rhs = (_computable(program.get(v), scalar) for v in (op.lhs, op.rhs))
     with np.errstate(all="ignore"):
         made = np.fmod(lhs, rhs)
-    return (_fit(made if scalar.is_float else np.where(rhs == 0, lhs, made), scalar),)
+    return (_fit(made if scalar.is_float else np.where(rhs == 0, np.invert(np.zeros_like(made)), made), scalar),)
 
 
 @evaluates(e.MulHigh)

@@ -2,8 +2,8 @@
 
 Integer division by 0 and of the minimum by -1 are undefined in LLVM, which concludes from ``x // y`` that y is not 0,
 for every other use of y, and packs an 8-bit quotient beside its neighbour without a mask. So no such division is ever
-emitted: x / 0 has all bits set and x % 0 is x, as NVIDIA's GPUs give it (seen on an H100), and the minimum / -1 wraps,
-on all targets.
+emitted: all bits of x / 0 and x % 0 are set, as an H100's instructions give them, and the minimum / -1 wraps, on all
+targets.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ def _int_div(state: Lowering, op: ew.IntDiv, args: list[str]) -> str:
     special, divisor = _divisor(state, scalar, name, y)
     opcode = "sdiv" if scalar.is_signed else "udiv"
     quotient = state.text.op(f"{opcode} {name} {x}, {divisor}")
-    ones = "true" if scalar.bits == 1 else "-1"
     if not scalar.is_signed:
-        return state.text.op(f"select i1 {special}, {name} {ones}, {name} {quotient}")
+        return state.text.op(f"select i1 {special}, {name} {_ones(scalar)}, {name} {quotient}")
     # Where the divisor became 1, y itself is 0 or -1.
     negated = state.text.op(f"sub {name} 0, {x}")
     zero = state.text.op(f"icmp eq {name} {y}, 0")
-    other = state.text.op(f"select i1 {zero}, {name} {ones}, {name} {negated}")
+    other = state.text.op(f"select i1 {zero}, {name} {_ones(scalar)}, {name} {negated}")
     return state.text.op(f"select i1 {special}, {name} {other}, {name} {quotient}")
 
 
@@ -57,7 +56,7 @@ def _rem(state: Lowering, op: ew.Rem, args: list[str]) -> str:
     _, divisor = _divisor(state, scalar, name, args[1])  # x % 1 is 0, and so is x % -1
     remainder = state.text.op(f"{'srem' if scalar.is_signed else 'urem'} {name} {args[0]}, {divisor}")
     zero = state.text.op(f"icmp eq {name} {args[1]}, {_zero(scalar)}")
-    return state.text.op(f"select i1 {zero}, {name} {args[0]}, {name} {remainder}")
+    return state.text.op(f"select i1 {zero}, {name} {_ones(scalar)}, {name} {remainder}")
 
 
 def _divisor(state: Lowering, scalar: Scalar, name: str, y: str) -> tuple[str, str]:
@@ -76,3 +75,7 @@ def _zero(scalar: Scalar) -> str:
 
 def _one(scalar: Scalar) -> str:
     return "true" if scalar.bits == 1 else "1"
+
+
+def _ones(scalar: Scalar) -> str:
+    return "true" if scalar.bits == 1 else "-1"
