@@ -19,14 +19,14 @@ from .scratch import is_shared_by_threads
 
 def agree_on_control(function: Function) -> None:
     """Insert :class:`~.ops.Agree` behind such loads, in place."""
-    if function.num_warps == 1:  # a warp's threads read at the same time
+    loads = [op for op in function.walk() if isinstance(op, Load) and is_shared_by_threads(op.result)]
+    deciding = _deciding(function)
+    if not loads or not deciding or function.num_warps == 1:  # a warp's threads read at the same time
         return
     arrays = Arrays(function)
     changing = arrays.written(function)
-    loads = [op for op in function.walk() if isinstance(op, Load) and is_shared_by_threads(op.result)]
     unsteady = {op for op in loads if op.volatile or op.cache == ".cv" or arrays.accessed(op) in changing}
-    if unsteady:
-        unsteady &= decided_by(function, *_deciding(function))
+    unsteady &= decided_by(function, *deciding) if unsteady else set()
     if unsteady:
         _insert(function.body, {op.result for op in unsteady}, {})
 
