@@ -85,6 +85,8 @@ class _Lowering:
                 out.bind(op.result, self.grid[op.axis])
             case e.Constant():
                 self._constant(op)
+            case Splat() | Broadcast() | ExpandDims() | e.AddPtr() if _are_addresses(op.result):
+                pass  # who reads or writes by them is refused, at its place
             case Arange() | Broadcast():
                 self._generic(op)
             case Splat():
@@ -119,6 +121,8 @@ class _Lowering:
                 store_element(out, op)
             case Load() | Store():
                 raise unsupported(op, "its addresses are no box of an array, linear in the tile's coordinates")
+            case _ if any(map(_are_addresses, op.operands)):
+                raise unsupported(op, "its operands are addresses")
             case GridWait() | LaunchDependents():
                 pass  # of launches, which other compilers' functions know nothing of
             case _ if op.elementwise and op.result.type.rank:
@@ -277,3 +281,7 @@ def _read(dims: list[str], shape: tuple[int, ...], whole: tuple[int, ...]) -> li
 
 def _map(dims: list[str], results: list[str]) -> str:
     return f"affine_map<({', '.join(dims)}) -> ({', '.join(results)})>"
+
+
+def _are_addresses(value: Value) -> bool:
+    return value.type.is_pointer and bool(value.type.rank)

@@ -2,7 +2,7 @@
 
 Integer division by 0 and of the minimum by -1 are undefined in LLVM, which concludes from ``x // y`` that y is not 0,
 for every other use of y, and packs an 8-bit quotient beside its neighbour without a mask. So no such division is ever
-emitted: all bits of x / 0 and x % 0 are set, as an H100's instructions give them, and the minimum / -1 wraps, on all
+emitted: all bits of x / 0 and x % 0 are set, as an H100 does it for up to 32 bits, and the minimum / -1 wraps, on all
 targets.
 """
 

@@ -99,6 +99,7 @@ def test_elements_outside_are_what_the_author_says(other: str, dtype: str, const
 
 REFUSED = {
     "gather": "    j = tl.load(x + i)\n    tl.store(out + i, tl.load(x + j))",
+    "unknown step": "    tl.store(out + i, tl.load(x + tl.load(out) * tl.program_id(0) + i // 3))",
     "scan": "    tl.store(out + i, tl.cumsum(tl.load(x + i), 0))",
     "atomic": "    tl.atomic_add(out + i, tl.load(x + i))",
     "argmax": "    tl.store(out, tl.argmax(tl.load(x + i), 0))",
