@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -49,6 +51,21 @@ def autocast_on_cpu(tensor_core_generation: tuple[int, int] = (8, 0)) -> None:
     for name in ("custom_fwd", "custom_bwd"):
         setattr(torch.amp, name, _for_the_cpu(getattr(torch.amp, name)))
     torch.cuda.get_device_capability = lambda device=None: tensor_core_generation
+
+
+def told_of_an_h100() -> None:
+    """PyTorch says that there is one H100, to libraries that choose kernels and configurations by the device."""
+    properties = SimpleNamespace(
+        name="NVIDIA H100", major=9, minor=0, multi_processor_count=132, warp_size=32, total_memory=80 << 30,
+        max_threads_per_multi_processor=2048, L2_cache_size=50 << 20, shared_memory_per_block_optin=227 << 10,
+    )  # fmt: skip
+    answers = {
+        "get_device_name": properties.name, "get_device_capability": (9, 0), "get_device_properties": properties,
+        "current_device": 0, "device_count": 1, "synchronize": None, "is_available": True,
+    }  # fmt: skip
+    torch.cuda.device = torch.cuda.device_of = torch.cuda.stream = lambda *_: nullcontext()
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, lambda *_, answer=answer, **__: answer)
 
 
 def _for_the_cpu(decorator: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import simulated_launches
 from suite_plugin import Journal, Suite
 
 from deuteron.compat import inductor
@@ -32,26 +33,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--suite-seed", type=int, default=0)
     group.addoption("--suite-cuda-on-cpu", action="store_true", help="arrays of device cuda are made on the CPU")
     group.addoption("--suite-first-config", action="store_true", help="autotuned kernels have one configuration")
+    group.addoption("--suite-random-config", action="store_true", help="the same, chosen by the seed")
     group.addoption("--suite-inductor", action="store_true", help="torch.compile writes Triton kernels for the CPU")
     group.addoption("--suite-limit", type=float, default=60.0, help="seconds for a case")
+    simulated_launches.add_options(group, "--suite-")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Put the alias in place before any test, or a conftest, is imported."""
     install()
-    after_import("fla.utils._device", fla_on_cpu)
     options = early_config.known_args_namespace
+    after_import("fla.utils._device", fla_on_hopper if options.suite_simulate else fla_on_cpu)
+    after_import("flag_gems.runtime.backend.device", flag_gems_on_cpu)
     if options.suite_inductor:
         inductor.install()
         sys.modules["torch._inductor.config"].cpu_backend = "triton"  # type: ignore[attr-defined]
     if options.suite_first_config:
         Autotuner.prune = lambda self, args, kwargs: self.configs[:1]  # type: ignore[method-assign]
+    if options.suite_random_config:
+        chance = random.Random(options.suite_seed)
+        Autotuner.prune = lambda self, args, kwargs: [chance.choice(self.configs)]  # type: ignore[method-assign]
     if options.suite_cuda_on_cpu:
-        from cuda_on_cpu import CudaOnCpu, autocast_on_cpu  # PyTorch, which takes a second, before every test
+        import cuda_on_cpu  # PyTorch, which takes a second, before every test
 
-        autocast_on_cpu()
-        CudaOnCpu().__enter__()
+        cuda_on_cpu.autocast_on_cpu()
+        cuda_on_cpu.CudaOnCpu().__enter__()
+        if options.suite_simulate:
+            cuda_on_cpu.told_of_an_h100()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -59,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     journal = Journal(config.getoption("--suite-journal"))
     journal.write(event="begin", stand_ins=[])
     config.pluginmanager.register(LibrarySuite(config, journal), "suite")
+    simulated_launches.begin(config, config.getoption("--suite-journal"))
 
 
 def fla_on_cpu(module: Any) -> None:
@@ -69,6 +79,27 @@ def fla_on_cpu(module: Any) -> None:
     module.device, module.device_torch_lib = "cpu", torch.cpu
     module.autocast_custom_fwd = partial(torch.amp.custom_fwd, device_type="cpu")
     module.autocast_custom_bwd = partial(torch.amp.custom_bwd, device_type="cpu")
+
+
+def fla_on_hopper(module: Any) -> None:
+    """The same, and it takes the branches that it has for NVIDIA's GPUs."""
+    fla_on_cpu(module)
+    for name in ("IS_NVIDIA", "IS_NVIDIA_HOPPER", "IS_TF32_SUPPORTED", "IS_TMA_SUPPORTED"):
+        for spelling in (name, name.lower()):
+            if hasattr(module, spelling):
+                setattr(module, spelling, True)
+    module.check_shared_mem = lambda *args, **options: True
+
+
+def flag_gems_on_cpu(module: Any) -> None:
+    """FlagGems registers its operators for the device that it finds; here they are called for arrays on the CPU."""
+    begin = module.DeviceDetector.__init__
+
+    def on_cpu(self: Any, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        self.dispatch_key = "CPU"
+
+    module.DeviceDetector.__init__ = on_cpu
 
 
 class LibrarySuite(Suite):

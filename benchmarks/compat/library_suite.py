@@ -2,11 +2,12 @@
 
 python benchmarks/compat/library_suite.py --checkout FOLDER --tests FOLDER/tests/ops --out FILE.json
     [--sample N] [--smallest] [--cuda-on-cpu] [--inductor] [--seed S] [--limit SECONDS] [--file-limit SECONDS]
-    [FILE ...]
+    [--first-config | --random-config] [--simulate ARCH ...] [FILE ...]
 
 FOLDER is a checkout of the library; FILE is a test file below the folder of tests, left out: all that pytest takes for
 tests by their names, ``test_*.py`` and ``*_test.py``. As in triton_suite.py each file runs in a process of its own, one
-test at a time, and a case that ends the process is written down as such.
+test at a time, and a case that ends the process is written down as such. ``--simulate cuda:90a``: every variant that a
+test launches is simulated on a GPU, too, and compared (simulated_launches.py).
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import simulated_launches
 from report import write_report
 from triton_suite import HERE, FileResult, run_file, summary
 
 #: Options that are handed on to the plugin.
-FLAGS = ("smallest", "cuda_on_cpu", "first_config", "inductor")
+FLAGS = ("smallest", "cuda_on_cpu", "first_config", "random_config", "inductor")
 
 
 def command(path: str, options: argparse.Namespace, journal: Path) -> tuple[list[str], dict[str, str], Path]:
@@ -32,7 +34,8 @@ def command(path: str, options: argparse.Namespace, journal: Path) -> tuple[list
         sys.executable, "-P", "-m", "pytest", "-q", "-p", "library_plugin", "-p", "no:cacheprovider", "-p", "no:xdist",
         "--tb=long", "--no-header", "-W", "ignore", f"--suite-tests={options.tests}", f"--suite-journal={journal}",
         f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",
-        *(f"--suite-{flag.replace('_', '-')}" for flag in FLAGS if getattr(options, flag)), str(options.tests / path),
+        *(f"--suite-{flag.replace('_', '-')}" for flag in FLAGS if getattr(options, flag)),
+        *simulated_launches.handed_on(options), str(options.tests / path),
     ]  # fmt: skip
     given = filter(None, [os.environ.get("PYTHONPATH")])
     paths = os.pathsep.join([str(HERE), str(options.checkout), *given])
@@ -49,10 +52,12 @@ def main() -> int:
     parser.add_argument("--smallest", action="store_true")
     parser.add_argument("--cuda-on-cpu", action="store_true", help="arrays of device cuda are made on the CPU")
     parser.add_argument("--first-config", action="store_true", help="autotuned kernels have one configuration")
+    parser.add_argument("--random-config", action="store_true", help="the same, chosen by the seed")
     parser.add_argument("--inductor", action="store_true", help="torch.compile writes Triton kernels for the CPU")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--file-limit", type=float, default=3600.0)
+    simulated_launches.add_options(parser, "--")
     parser.add_argument("--scratch", type=Path, help="keep the journals and the tests' output here")
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
@@ -89,6 +94,7 @@ def document(results: list[FileResult], options: argparse.Namespace) -> dict[str
         **{flag: getattr(options, flag) for flag in FLAGS},
         "seed": options.seed,
         "limit_s": options.limit,
+        "simulate": options.simulate,
         "revision": revision(HERE),
         "python": sys.version.partition(" ")[0],
         "files": [asdict(result) for result in results],

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
+import simulated_launches
 from names import put_in_place
 
 from deuteron.compiler.runtime.launch.compiled import Stages
@@ -47,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--suite-sample", type=int, default=0, help="cases of a test function; 0: all")
     group.addoption("--suite-seed", type=int, default=0)
     group.addoption("--suite-limit", type=float, default=60.0, help="seconds for a case")
+    simulated_launches.add_options(group, "--suite-")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -60,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         CudaOnCpu().__enter__()
     config.pluginmanager.register(Suite(config, journal, checkout), "suite")
+    simulated_launches.begin(config, config.getoption("--suite-journal"))
 
 
 def as_on_gpus(module: object) -> None:

@@ -1,13 +1,14 @@
 """Triton's own language and runtime tests, with deuteron under Triton's name.
 
 python benchmarks/compat/triton_suite.py --checkout FOLDER --target cpu|interpreter|cuda --out FILE.json
-    [--sample N] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [--jobs N] [FILE ...]
+    [--sample N] [--seed S] [--limit SECONDS] [--file-limit SECONDS] [--jobs N] [--simulate ARCH ...] [FILE ...]
 
 FOLDER is a checkout of github.com/triton-lang/triton-cpu, or what ``git archive`` gives of it. FILE is a test file
 below python/test/unit; left out: all. Each file runs in a process of its own, ``--jobs`` files at once, with one test
 at a time. A case that ends the process, or that nothing in Python can stop, is written down as such, and another
 process goes on behind it. ``--sample`` takes so many cases of each test function, chosen by the seed; the JSON says how
-many there are.
+many there are. ``--simulate cuda:90a``, on the CPU: every variant that a test launches is simulated on a GPU, too, and
+compared (simulated_launches.py).
 
 What is left out, and why, is in left_out.toml; tables.py makes docs/compatibility.md of the JSON.
 """
@@ -29,6 +30,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import simulated_launches
 from names import for_children
 from report import write_report
 from suite_plugin import left_out
@@ -61,7 +63,8 @@ class Case:
 @dataclass
 class FileResult:
     """What became of one test file. ``collected`` has the number of cases of each function that is not left out,
-    ``left_out`` the reasons of the others; ``import_error`` is why nothing was collected."""
+    ``left_out`` the reasons of the others; ``import_error`` is why nothing was collected;
+    ``simulated`` counts variants by what came of their simulation, ``not_good`` has those that were wrong or failed."""
 
     path: str
     cases: list[Case] = field(default_factory=list)
@@ -71,6 +74,8 @@ class FileResult:
     stand_ins: list[str] = field(default_factory=list)
     out_of_time: bool = False
     seconds: float = 0.0
+    simulated: dict[str, int] = field(default_factory=dict)
+    not_good: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def counts(self) -> Counter[str]:
@@ -85,7 +90,8 @@ Command = Callable[[str, argparse.Namespace, Path], tuple[list[str], dict[str, s
 def run_file(path: str, options: argparse.Namespace, scratch: Path, command: Command) -> FileResult:
     """Run one file to its end, in as many processes as it takes."""
     journal = scratch / f"{path.replace('/', '-')}.jsonl"
-    journal.unlink(missing_ok=True)
+    for file in (journal, journal.with_suffix(".launches")):
+        file.unlink(missing_ok=True)
     start = time.monotonic()
     while True:
         left = options.file_limit - (time.monotonic() - start)
@@ -112,7 +118,7 @@ def suite_command(path: str, options: argparse.Namespace, journal: Path) -> tupl
         "--device", "cuda" if options.target == "cuda" else "cpu", "--tb=short", "--no-header", "-W", "ignore",
         f"--suite-checkout={options.checkout}", f"--suite-journal={journal}", f"--suite-left-out={LEFT_OUT}",
         f"--suite-target={options.target}", f"--suite-sample={options.sample}", f"--suite-seed={options.seed}",
-        f"--suite-limit={options.limit}",
+        f"--suite-limit={options.limit}", *simulated_launches.handed_on(options),
         str(options.checkout / "python/test/unit" / path),
     ]  # fmt: skip
     paths = os.pathsep.join([str(journal.parent), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -191,6 +197,9 @@ def read(path: str, journal: Path) -> FileResult:
                 if name not in cases or cases[name].outcome == "passed":
                     cases[name] = Case(name, **event, marks=marks.get(name, []))
     result.cases = list(cases.values())
+    launches = events(journal.with_suffix(".launches"))
+    result.simulated = dict(Counter(launch["outcome"] for launch in launches))
+    result.not_good = [launch for launch in launches if launch["outcome"] in ("wrong", "failed", "crashed")]
     return result
 
 
@@ -205,6 +214,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--file-limit", type=float, default=3600.0)
     parser.add_argument("--jobs", type=int, default=1, help="files at once")
+    simulated_launches.add_options(parser, "--")
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
     options.checkout = options.checkout.resolve()
@@ -240,6 +250,7 @@ def document(results: list[FileResult], options: argparse.Namespace) -> dict[str
         "sample": options.sample,
         "seed": options.seed,
         "limit_s": options.limit,
+        "simulate": options.simulate,
         "revision": revision,
         "python": platform.python_version(),
         "left_out": left_out(LEFT_OUT, options.target),
@@ -254,7 +265,10 @@ def summary(result: FileResult) -> str:
     rest = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if outcome != "passed")
     error = f"; {result.import_error}" if result.import_error else ""
     late = "; out of time" if result.out_of_time else ""
-    return f"{result.path}: {counts['passed']} of {decided} pass; {rest} ({result.seconds:.0f} s){late}{error}"
+    simulated = ", ".join(f"{count} {outcome}" for outcome, count in result.simulated.items())
+    simulated = f"; simulated: {simulated}" if simulated else ""
+    passed = f"{counts['passed']} of {decided} pass"
+    return f"{result.path}: {passed}; {rest} ({result.seconds:.0f} s){simulated}{late}{error}"
 
 
 if __name__ == "__main__":

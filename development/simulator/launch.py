@@ -22,13 +22,18 @@ def simulate_launch(
     grid: tuple[int, ...],
     arguments: Sequence[np.ndarray | int | float],
     order: Order = range,
+    programs: Sequence[tuple[int, int, int]] | None = None,
 ) -> PtxProgram:
-    """Run the program that ``compiled`` gives for the guards that ``arguments`` break, as its recipe says.
+    """Run the program that ``compiled`` gives for the guards that ``arguments`` break, as its recipe says: of the grid
+    only ``programs``, unless that is None.
 
-    Returns the program. Raises SimulationError for whatever :func:`~.machine.simulate` finds.
+    Returns the program. Raises SimulationError for whatever :func:`~.machine.simulate` finds, and where only some
+    programs of a persistent kernel, of which each does the work of many, are to run.
     """
     program = _fitting(compiled, arguments)
-    _run(program, grid, arguments, [], order)
+    if programs is not None and program.recipe.persistent:
+        raise SimulationError("a program of a persistent kernel cannot run without the others")
+    _run(program, grid, arguments, [], order, programs)
     return program
 
 
@@ -81,13 +86,14 @@ def _run(
     arguments: Sequence[np.ndarray | int | float],
     records: list[np.ndarray],
     order: Order,
+    programs: Sequence[tuple[int, int, int]] | None = None,
 ) -> None:
     recipe, known = program.recipe, _named(program, arguments)
     passed: list[Argument] = [*arguments, *records, *(_tensor_map(made, known) for made in recipe.descriptors)]
     if recipe.persistent:
         passed += list((*grid, 1, 1, 1)[:3])
     launched, warps = _launched(recipe, grid), recipe.threads // LANES
-    simulate(program.llvm, launched, passed, warps, program.shared_bytes, order, recipe.cluster)
+    simulate(program.llvm, launched, passed, warps, program.shared_bytes, order, recipe.cluster, programs)
 
 
 def _tensor_map(made: TensorMap, known: dict[str, np.ndarray | int | float]) -> SimulatedTensorMap:

@@ -26,13 +26,15 @@ def simulate(
     shared_bytes: int = 0,
     order: Order = range,
     cluster: int = 1,
+    programs: Sequence[tuple[int, int, int]] | None = None,
 ) -> None:
     """Run the kernel in ``llvm`` for every program of ``grid``; arrays among ``arguments`` are changed in place.
 
     ``arguments``: arrays for pointers (one that is given twice is one), tensor maps for descriptors, and numbers.
     ``order(n)``: in which order n warps run, asked for every round of turns (and which of n asynchronous operations
     ends first). ``cluster``: programs that run together, along the first axis of the grid; other programs run one
-    after the other.
+    after the other. ``programs``: those of the grid that run, in this order; None for all. Of a cluster the first one
+    stands for all.
 
     Raises:
         SimulationError: an access outside the arrays, not aligned, or to shared memory that was never written; two
@@ -48,7 +50,7 @@ def simulate(
     memory = GlobalMemory([array for a in arguments for array in _arrays(a)], clocks)
     values = _argument_values(kernel, arguments, memory)
     with np.errstate(all="ignore"):
-        for first in itertools.product(range(0, whole[0], cluster), *(range(n) for n in whole[1:])):
+        for first in programs or itertools.product(range(0, whole[0], cluster), *(range(n) for n in whole[1:])):
             clocks.begin(num_warps * LANES * cluster)
             together = Cluster(memory, clocks)
             for rank in range(cluster):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,8 @@ class SimulatedMemory:
 
 
 class GlobalMemory(SimulatedMemory):
-    """Holds copies of the arrays given to a launch, with invalid bytes between them."""
+    """Holds copies of the arrays given to a launch, with invalid bytes between them. Arrays that are parts of one are
+    where they are in it, so that what is written through one is read through another."""
 
     def __init__(self, arrays: Sequence[Array], clocks: Clocks) -> None:
         """An array that is given twice is held once."""
@@ -130,11 +131,14 @@ class GlobalMemory(SimulatedMemory):
         self._starts: dict[int, int] = {}
         self._tensor_maps: dict[int, SimulatedTensorMap] = {}
         end = _FIRST_ADDRESS
-        for number, array in self._arrays.items():
-            self._starts[number] = end
-            end += -(-array.nbytes // _GUARD_BYTES) * _GUARD_BYTES + _GUARD_BYTES
+        for together in _by_memory(self._arrays.values()):
+            begin, last = min(a.ctypes.data for a in together), max(a.ctypes.data + a.nbytes for a in together)
+            shift = begin % _GUARD_BYTES if len(together) > 1 else 0
+            for array in together:
+                self._starts[id(array)] = end + shift + array.ctypes.data - begin
+            end += -(-(shift + last - begin) // _GUARD_BYTES) * _GUARD_BYTES + _GUARD_BYTES
         super().__init__("global memory", end, initialised=True, clocks=clocks)
-        for array in arrays:
+        for array in self._arrays.values():
             place = slice(self.start(array), self.start(array) + array.nbytes)
             self.bytes[place] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
             self.valid[place] = True
@@ -160,3 +164,14 @@ class GlobalMemory(SimulatedMemory):
         if address not in self._tensor_maps:
             raise SimulationError(f"there is no tensor map at {address:#x}")
         return self._tensor_maps[address]
+
+
+def _by_memory(arrays: Iterable[Array]) -> list[list[Array]]:
+    """The arrays in groups that are contiguous parts of one array."""
+    groups: dict[int, list[Array]] = {}
+    for array in arrays:
+        whole = array
+        while array.flags.c_contiguous and isinstance(whole.base, np.ndarray):
+            whole = whole.base
+        groups.setdefault(id(whole), []).append(array)
+    return list(groups.values())

@@ -345,6 +345,17 @@ def test_launch_hooks(recorder: Any, x: np.ndarray) -> None:
     assert len(log) == 4
 
 
+def test_hooks_see_the_kernel_and_its_arguments(watch_launches: Any, x: np.ndarray) -> None:
+    with watch_launches() as events:
+        compiled = kernel[(2,)](x, x, 100, 64)
+        compiled[(2,)](x, x, 100)
+    assert [event.kernel for event in events] == [compiled, compiled]
+    for event in events:
+        arguments = event.arguments()
+        assert list(arguments) == list(compiled.signature) == ["x", "y", "n"]
+        assert arguments["x"] is x and arguments["n"] == 100
+
+
 def test_hooks_leave_when_the_launch_fails(recorder: Any, x: np.ndarray) -> None:
     class Failing(Hook):
         def enter(self, event: LaunchEvent) -> None:

@@ -190,7 +190,15 @@ class CompiledKernel:
         if not installed.hooks and not recipe.scopes:
             kernel.launch(shape, values, stream)
             return
-        event = LaunchEvent(self.name, where, kernel.stream(stream), shape, fitting._metadata(shape, args))
+        event = LaunchEvent(
+            self.name,
+            where,
+            kernel.stream(stream),
+            shape,
+            fitting._metadata(shape, args),
+            fitting,
+            lambda: spread(dict(zip(shown(self.signature), args, strict=True))),
+        )
         launch_with_hooks(event, lambda: run_observed(kernel, recipe, event, values, stream))
 
     def fitting(self, known: Mapping[str, object]) -> CompiledKernel:

@@ -19,11 +19,24 @@ if TYPE_CHECKING:
     from .records import LaunchRecords
 
 
+class Launched(Protocol):
+    """What hooks see of a compiled kernel; it is a :class:`~.compiled.CompiledKernel`."""
+
+    metadata: KernelMetadata
+    variant: Variant | None
+
+    def code(self) -> bytes:
+        """What devices load."""
+        ...
+
+
 @dataclass(slots=True)
 class LaunchEvent:
     """One launch, given to every hook before (``enter``) and after (``exit``) it.
 
     ``metadata`` evaluates the kernel's ``launch_metadata`` when called, and is empty for kernels without one.
+    ``kernel`` is what was compiled, None where the kernel is interpreted; ``arguments`` gives those of its signature by
+    name when called, as the user passed them, descriptors and tuples part by part.
     ``start_ns`` and ``end_ns`` are on ``time.perf_counter_ns``'s clock and set before ``exit`` on the CPU target, where
     a launch has ended by then; on a GPU they stay None. ``records`` are those of an instrumented kernel,
     set before ``exit``.
@@ -34,6 +47,8 @@ class LaunchEvent:
     stream: int
     grid: tuple[int, int, int]
     metadata: Callable[[], dict[str, object]]
+    kernel: Launched | None = None
+    arguments: Callable[[], dict[str, object]] = dict
     start_ns: int | None = None
     end_ns: int | None = None
     records: LaunchRecords | None = None

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...launch_recipe import Guard
-from ...signature import flattened, is_hidden
+from ...signature import flattened, is_hidden, scattered
+from ..arrays.descriptor import spread
 from ..devices import default_device, default_moves
 from .bound import Relaunch
 from .compiled import CompiledKernel, compile_variant
@@ -166,8 +167,14 @@ class Launcher:
             loaded.stream(None),
             shape,
             functools.partial(self._describe, shape, arguments),
+            self._kernel,
+            functools.partial(self._arguments, arguments),
         )
         launch_with_hooks(event, lambda: run_observed(loaded, self._recipe, event, values, None))
+
+    def _arguments(self, arguments: tuple[object, ...]) -> dict[str, object]:
+        given = spread(scattered(dict(zip(self._names, arguments, strict=True))))
+        return {name: given[name] for name in self._kernel.signature}
 
     def _describe(self, shape: tuple[int, int, int], arguments: tuple[object, ...]) -> dict[str, object]:
         if self._metadata is None:

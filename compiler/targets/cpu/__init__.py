@@ -1,7 +1,7 @@
 """The CPU target: tile IR to vectorised machine code of this computer, run by a thread pool."""
 
 from .catalogue import RULES
-from .launch import LoadedKernel, load
+from .launch import LoadedKernel, load, position
 from .program import CpuProgram, emit_assembly, emit_object, lower_to_llvm
 
 __all__ = [
@@ -12,4 +12,5 @@ __all__ = [
     "emit_object",
     "load",
     "lower_to_llvm",
+    "position",
 ]

@@ -7,7 +7,7 @@ import json
 import os
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from ...errors import KernelAssertionError, LaunchError
@@ -15,7 +15,7 @@ from ...ir.types import Pointer, Tile
 from ...llvm.driver import LoadedObject
 from .arena import ALIGNMENT
 from .debug import STATUS_BYTES
-from .pool import thread_pool
+from .pool import Run, thread_pool
 from .printing import PrintRecord, print_values
 from .program import INFO_SYMBOL
 from .records import CLOCK_SYMBOL
@@ -89,9 +89,37 @@ class LoadedKernel:
             raise LaunchError(f"grid {grid}", hint="give three sizes from 0 to 2**31 - 1")
         packed = pack_arguments(arguments, parameter_types)
         total = grid[0] * grid[1] * grid[2]
+        failures: list[tuple[int, int]] = []
+        run = self._runner(grid, packed, failures)
+        if total and cooperative:
+            thread_pool().execute_together(total, run)
+        elif total:
+            thread_pool().execute(total, threads or os.cpu_count() or 1, run)
+        if failures:
+            raise self._assertion(grid, *min(failures))
+
+    def launch_some(
+        self,
+        programs: Iterable[int],
+        grid: tuple[int, int, int],
+        arguments: Sequence[int | float],
+        parameter_types: Sequence[Tile],
+    ) -> None:
+        """Run some programs of a grid, by their linear numbers, one after the other on the calling thread.
+
+        Raises as :meth:`launch`.
+        """
+        packed = pack_arguments(arguments, parameter_types)
+        failures: list[tuple[int, int]] = []
+        run = self._runner(grid, packed, failures)
+        for program in programs:
+            if not run(program, program + 1):
+                raise self._assertion(grid, *failures[0])
+
+    def _runner(self, grid: tuple[int, int, int], packed: bytes, failures: list[tuple[int, int]]) -> Run:
+        """What runs a range of programs; a failed assertion is added to ``failures``."""
         sizes = (ctypes.c_int32 * 3)(*grid)
         printer = self._printer(grid) if self.prints else None
-        failures: list[tuple[int, int]] = []
 
         def run(first: int, last: int) -> bool:
             status = (ctypes.c_int64 * (STATUS_BYTES // 8))()
@@ -103,12 +131,7 @@ class LoadedKernel:
                 return False
             return True
 
-        if total and cooperative:
-            thread_pool().execute_together(total, run)
-        elif total:
-            thread_pool().execute(total, threads or os.cpu_count() or 1, run)
-        if failures:
-            raise self._assertion(grid, *min(failures))
+        return run
 
     def _printer(self, grid: tuple[int, int, int]) -> ctypes._FuncPointer:
         def show(record: int, program: int, table: int) -> None:
