@@ -60,6 +60,12 @@ class ArgumentType:
         element: Scalar | Pointer = SCALARS[self.dtype]
         return Tile(Pointer(element, self.const) if self.pointer else element)
 
+    @property
+    def spelled(self) -> str:
+        """As Triton spells it, without promises: ``*fp16``, ``*kbf16`` of a const array, ``i32``, ``tensordesc<``."""
+        star = "*k" if self.pointer and self.const else "*" if self.pointer else ""
+        return str(self) if self.block else f"{star}{SCALARS[self.dtype].short}"
+
     def __str__(self) -> str:
         if self.block:
             const, nan = "const " if self.const else "", ", nan" if self.padding == "nan" else ""

@@ -137,10 +137,11 @@ class SimulatedLaunches:
             self._wait()
 
     def _wait(self) -> None:
-        """Until a child has ended; one that a signal ended has said nothing."""
-        child, status = os.waitpid(-1, 0)
-        result = self._children.pop(child, None)
-        if result is not None and os.WIFSIGNALED(status):
+        """Until the oldest child has ended (others may be the program's); one that a signal ended has said nothing."""
+        child, result = next(iter(self._children.items()))
+        _, status = os.waitpid(child, 0)
+        del self._children[child]
+        if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             outcome = "late" if number == signal.SIGALRM else "crashed"
             self._write(replace(result, outcome=outcome, text=signal.Signals(number).name))

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ..errors import TypeMismatch
 from ..tile import memory as mem
-from .arithmetic import as_condition, broadcast_all, broadcast_to_shape
+from .arithmetic import as_condition, broadcast_all, broadcast_shape, broadcast_to_shape
 from .block_pointers import BlockPointer, load_block, store_block
 from .builtin import builtin
 from .context import current
@@ -34,12 +34,10 @@ def load(
     eviction_policy: str | None = "",
     volatile: bool = False,
 ) -> tensor:
-    """Read through ``pointer`` (a scalar, a tile of pointers, or a block pointer); the result has its shape and the
-    pointee's type.
+    """Read through ``pointer`` (a scalar, a tile of pointers, or a block pointer); the result has the pointee's type.
 
-    Elements where ``mask`` is false are not touched; they are ``other``, or undefined without it. ``mask`` and
-    ``other`` broadcast to the pointers' shape, ``other`` is converted to the pointee's type; a tile of a mask makes a
-    tile of one pointer.
+    Elements where ``mask`` is false are not touched; they are ``other``, converted to the pointee's type, or undefined
+    without it. The result has the shape to which pointers, ``mask`` and ``other`` broadcast.
 
     ``cache_modifier``: "" (default, as None is), ".ca", ".cg", ".cs", ".cv"; ``eviction_policy``: "" (default),
     "evict_first", "evict_last"; ``volatile``: PTX's ld.volatile, without modifiers.
@@ -64,16 +62,15 @@ def load(
         raise TypeMismatch(
             "boundary_check and padding_option belong to block pointers", hint="use mask= and other= with pointers"
         )
-    if mask is not None and isinstance(mask, tensor) and mask.shape and not pointer.shape:
-        pointer = broadcast_to_shape(pointer, mask.shape)
-    condition = _mask_for(pointer.shape, mask)
-    filling = None
-    if other is not None and condition is not None:
-        filling = broadcast_to_shape(cast_operand(other, stored_as(pointee)), pointer.shape).value
+    condition = None if mask is None or mask is True else as_condition(mask)
+    filling = None if other is None or condition is None else cast_operand(other, stored_as(pointee))
+    shape = pointer.shape
+    for given in (condition, filling):
+        shape = broadcast_shape(shape, given.shape) if given is not None else shape
     op = mem.Load(
-        memory_pointer(pointer).value,
-        condition.value if condition is not None else None,
-        filling,
+        broadcast_to_shape(memory_pointer(pointer), shape).value,
+        None if condition is None else broadcast_to_shape(condition, shape).value,
+        None if filling is None else broadcast_to_shape(filling, shape).value,
         cache_modifier or "",
         eviction_policy or "",
         volatile,

@@ -310,3 +310,24 @@ def test_what_stands_before_a_barrier_is_read_before_it() -> None:
     x = np.arange(512, dtype=np.int64)
     reversed_in_place[(1,)](x, x, N=512)
     np.testing.assert_array_equal(x, np.arange(512)[::-1])
+
+
+@triton.jit
+def wide_masks(x, out, stride, M: tl.constexpr, N: tl.constexpr):
+    """Pointers to a row and to a column, read with masks and fillings of tiles."""
+    rows, columns = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    column = tl.load(x + rows * stride, mask=(rows + columns) % 3 != 0, other=-1.0)
+    row = tl.load(x + columns, mask=columns < N - 2, other=rows.to(tl.float32))
+    one = tl.load(x, mask=rows * columns > 3, other=columns.to(tl.float32))
+    tl.store(out + rows * N + columns, column + row * 100 + one * 10000)
+
+
+@pytest.mark.parametrize(("m", "n"), [(4, 8), (64, 32), (1, 16)])
+def test_masks_and_fillings_stretch_the_pointers(launch, rng, m: int, n: int) -> None:
+    x = rng.integers(1, 90, (m, 64)).astype(np.float32)
+    _, out, *_ = launch(wide_masks, (1,), x.reshape(-1), np.zeros((m, n), np.float32), 64, M=m, N=n)
+    i, j = np.mgrid[:m, :n]
+    column = np.where((i + j) % 3 != 0, x[i, 0], -1)
+    row = np.where(j < n - 2, x[0, j], i)
+    one = np.where(i * j > 3, x[0, 0], j)
+    np.testing.assert_array_equal(out, column + row * 100 + one * 10000)

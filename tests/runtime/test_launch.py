@@ -356,6 +356,20 @@ def test_hooks_see_the_kernel_and_its_arguments(watch_launches: Any, x: np.ndarr
         assert arguments["x"] is x and arguments["n"] == 100
 
 
+def test_names_are_made_of_types_as_triton_spells_them(watch_launches: Any, x: np.ndarray) -> None:
+    def name(specialization: Any) -> str:
+        types = "_".join(specialization.signature[name][-4:] for name in ("x", "y", "n", "BLOCK"))
+        return f"k_{types}_{specialization.constants['BLOCK']}"
+
+    @deuteron.jit(repr=name)
+    def named(x, y, n, BLOCK: tl.constexpr):
+        tl.store(x, n)
+
+    with watch_launches() as events:
+        assert named[(1,)](x, x.astype(np.float16), 5, BLOCK=8).name == "k_fp32_fp16_i32_expr_8"
+    assert [event.name for event in events] == ["k_fp32_fp16_i32_expr_8"]
+
+
 def test_hooks_leave_when_the_launch_fails(recorder: Any, x: np.ndarray) -> None:
     class Failing(Hook):
         def enter(self, event: LaunchEvent) -> None:

@@ -14,7 +14,7 @@ from ...source.namespace import evaluate_constant
 from ..variant.specialization import variant_from_text
 from .binding import KernelParameter, annotation_dtype
 from .compiled import CompiledKernel, compile_variant
-from .kernel import Kernel, Launch, Prepared
+from .kernel import Kernel, Prepared, Specialization
 from .launcher import Warm
 from .pending import PendingKernel
 
@@ -87,7 +87,7 @@ class DescribedKernel(Kernel):
     """
 
     cache: Variants
-    _repr: Callable[[Launch], str] | None
+    _repr: Callable[[Specialization], str] | None
     _unspecialized: set[int | str]
     _unaligned: set[int | str]
 
@@ -104,9 +104,9 @@ class DescribedKernel(Kernel):
             return self.__globals__
         return self.__globals__ | dict(inspect.getclosurevars(function).nonlocals)
 
-    def repr(self, launch: Launch) -> str:
+    def repr(self, specialization: Specialization) -> str:
         """The name of a launch in profiles: what the function says that ``jit`` was given, or the kernel's own."""
-        return self.__name__ if self._repr is None else self._repr(launch)
+        return self.__name__ if self._repr is None else self._repr(specialization)
 
     @property
     def src(self) -> str:

@@ -23,7 +23,7 @@ from .compiled import CompiledKernel
 from .description import DERIVED, DescribedKernel, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
-from .kernel import Launch, Prepared
+from .kernel import Launch, Prepared, Specialization
 from .launcher import Warm, compile_for_launch, compile_later, prepare
 from .pending import PendingKernel, active_mode
 from .specialize import describes, specialize
@@ -47,7 +47,7 @@ class JITFunction(DescribedKernel):
         kernel: types.FunctionType | KernelSource,
         *,
         version: object = None,
-        repr: Callable[[Launch], str] | None = None,
+        repr: Callable[[Specialization], str] | None = None,
         launch_metadata: LaunchMetadata | None = None,
         do_not_specialize: Names = (),
         do_not_specialize_on_alignment: Names = (),
@@ -372,7 +372,7 @@ def jit(
     fn: None = None,
     *,
     version: object = None,
-    repr: Callable[[Launch], str] | None = None,
+    repr: Callable[[Specialization], str] | None = None,
     launch_metadata: LaunchMetadata | None = None,
     do_not_specialize: Names = (),
     do_not_specialize_on_alignment: Names = (),
@@ -387,8 +387,9 @@ def jit(
     """Decorator that makes a function of the kernel language a kernel, or a function that kernels may call.
 
     ``do_not_specialize``: parameters (names or positions) whose value shall not lead to new variants.
-    ``launch_metadata(grid, metadata, args)``: what profilers record for a launch. ``repr(launch)``: the name that they
-    show. ``debug``: compile ``tl.device_assert`` (the knob TRITON_DEBUG does it for all kernels).
+    ``launch_metadata(grid, metadata, args)``: what profilers record for a launch. ``repr(specialization)``: the name
+    that they show, made of its ``signature`` and ``constants``. ``debug``: compile ``tl.device_assert`` (the knob
+    TRITON_DEBUG does it for all kernels).
     """
     if fn is not None:
         return JITFunction(fn, **options)

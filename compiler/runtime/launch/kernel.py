@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ...launch_recipe import Guard
-from ...signature import ArgumentType
+from ...signature import ArgumentType, is_hidden
 from ...source.kernel import Sourced
 from ..arrays.arguments import Key
 from ..device import Device
@@ -20,6 +20,15 @@ from .compiled import CompiledKernel
 from .interface import KernelInterface
 from .loaded import Direct
 from .pending import PendingKernel
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """What functions that name a kernel's launches see of one: the types of all parameters as Triton spells them,
+    "constexpr" where the value is known, and those values."""
+
+    signature: Mapping[str, str]
+    constants: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,12 @@ class Launch:
     def constants(self) -> Mapping[str, object]:
         """Values by name of what the variant knows at compile time."""
         return self.variant.constants
+
+    @property
+    def specialization(self) -> Specialization:
+        """What functions that name launches see."""
+        signature = {name: kind.spelled for name, kind in self.signature.items() if not is_hidden(name)}
+        return Specialization(signature | dict.fromkeys(self.constants, "constexpr"), self.constants)
 
 
 class Prepared(Protocol):
@@ -100,7 +115,7 @@ class Kernel(Sourced, KernelInterface):
         ...
 
     @abstractmethod
-    def repr(self, launch: Launch) -> str:
+    def repr(self, specialization: Specialization) -> str:
         """The name of a launch in profiles."""
         ...
 
