@@ -53,8 +53,8 @@ class Schedule:
             raise DeuteronError(f"num_stages = {self.num_stages} is not possible", hint="use 1 to 16")
         if self.num_ctas not in (1, 2, 4, 8, 16):
             raise ImpossibleOption(f"num_ctas = {self.num_ctas} is not possible", hint="use 1, 2, 4, 8 or 16")
-        if self.maxnreg is not None and not 16 <= self.maxnreg <= 255:
-            raise DeuteronError(f"maxnreg = {self.maxnreg} is not possible", hint="use 16 to 255, or None")
+        if self.maxnreg is not None and not 16 <= self.maxnreg <= 256:
+            raise DeuteronError(f"maxnreg = {self.maxnreg} is not possible", hint="use 16 to 256, or None")
 
 
 #: Names that a configuration may set besides the kernel's own constexpr parameters.

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import simulated_launches
+from names import put_in_place
 from suite_plugin import Journal, Suite
 
 from deuteron.compat import inductor
@@ -35,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--suite-first-config", action="store_true", help="autotuned kernels have one configuration")
     group.addoption("--suite-random-config", action="store_true", help="the same, chosen by the seed")
     group.addoption("--suite-inductor", action="store_true", help="torch.compile writes Triton kernels for the CPU")
+    group.addoption("--suite-helpers-from", type=Path, help="a checkout of Triton, for the helpers of its tests")
     group.addoption("--suite-limit", type=float, default=60.0, help="seconds for a case")
     simulated_launches.add_options(group, "--suite-")
 
@@ -42,8 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Put the alias in place before any test, or a conftest, is imported."""
-    install()
     options = early_config.known_args_namespace
+    if options.suite_helpers_from:
+        put_in_place(options.suite_helpers_from)
+    install()
     after_import("fla.utils._device", fla_on_hopper if options.suite_simulate else fla_on_cpu)
     after_import("flag_gems.runtime.backend.device", flag_gems_on_cpu)
     if options.suite_inductor:

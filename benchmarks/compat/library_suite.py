@@ -35,6 +35,7 @@ def command(path: str, options: argparse.Namespace, journal: Path) -> tuple[list
         "--tb=long", "--no-header", "-W", "ignore", f"--suite-tests={options.tests}", f"--suite-journal={journal}",
         f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",
         *(f"--suite-{flag.replace('_', '-')}" for flag in FLAGS if getattr(options, flag)),
+        *([f"--suite-helpers-from={options.helpers_from}"] if options.helpers_from else []),
         *simulated_launches.handed_on(options), str(options.tests / path),
     ]  # fmt: skip
     given = filter(None, [os.environ.get("PYTHONPATH")])
@@ -57,6 +58,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--file-limit", type=float, default=3600.0)
+    parser.add_argument("--helpers-from", type=Path, help="a checkout of Triton, for tests that use its tests' helpers")
     simulated_launches.add_options(parser, "--")
     parser.add_argument("--scratch", type=Path, help="keep the journals and the tests' output here")
     parser.add_argument("files", nargs="*")

@@ -51,8 +51,9 @@ Bytes = npt.NDArray[np.uint8]
 #: Elements that may differ by roundings; others are compared byte by byte.
 FLOATS = ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64")
 #: How far two orders of summation, or two roundings of an exponential, may be apart: the root of the mean square of the
-#: differences beside that of the values, by bytes of an element. The largest difference may be ten times as much beside
-#: the largest value. What is wrong is so by more: an element of a hundred that comes from elsewhere is 0.1.
+#: differences beside that of the values, by bytes of an element, the least of all arrays of the launch. The largest
+#: difference may be ten times as much beside the largest value. What is wrong is so by more: an element of a hundred
+#: that comes from elsewhere is 0.1.
 TOLERANCES = {1: 0.04, 2: 0.01, 4: 0.003, 8: 1e-6}
 #: Copies of memory begin where the memory does, modulo this.
 ALIGNMENT = 256
@@ -326,12 +327,12 @@ def differences(job: Job, compiled: Callable[[frozenset[Guard]], PtxProgram]) ->
         else:
             passed.append(value)
     simulate_launch(compiled, job.grid, passed, programs=job.programs)
+    pointers = {name: kind.dtype for name, kind in job.kinds.items() if kind.pointer}
+    least = min((numpy_dtype(dtype).itemsize for dtype in pointers.values() if dtype in FLOATS), default=8)
     found = {}
-    for name, kind in job.kinds.items():
-        if kind.pointer:
-            value = job.arguments[name]
-            pieces = (raw(side, value) for side in (after, job.wanted, job.before))
-            found[name] = difference(kind.dtype, *pieces)
+    for name, dtype in pointers.items():
+        pieces = (raw(side, job.arguments[name]) for side in (after, job.wanted, job.before))
+        found[name] = difference(dtype, *pieces, TOLERANCES[least])
     return [f"{name} ({job.kinds[name].dtype}): {text}" for name, text in found.items() if text]
 
 
@@ -350,8 +351,9 @@ def elements(pieces: Mapping[int, Bytes], address: int, dtype: str) -> npt.NDArr
     return here[: here.nbytes // kind.itemsize * kind.itemsize].view(kind)
 
 
-def difference(dtype: str, got: Bytes, wanted: Bytes, before: Bytes) -> str:
-    """How an array differs, looking at elements that either side has changed; empty where it does not."""
+def difference(dtype: str, got: Bytes, wanted: Bytes, before: Bytes, allowed: float) -> str:
+    """How an array differs, looking at elements that either side has changed; empty where it does not by more than
+    ``allowed``."""
     kind = numpy_dtype(dtype)
     if dtype not in FLOATS:
         differ = got != wanted
@@ -370,5 +372,4 @@ def difference(dtype: str, got: Bytes, wanted: Bytes, before: Bytes) -> str:
     with np.errstate(all="ignore"):
         mean = math.sqrt(((x - y) ** 2).mean()) / (math.sqrt((y * y).mean()) + 1e-30)
         worst = np.abs(x - y).max() / (np.abs(y).max() + 1e-30)
-    allowed = TOLERANCES[kind.itemsize]
     return f"error {mean:.3g}, largest {worst:.3g}, of {len(x)}" if mean > allowed or worst > 10 * allowed else ""

@@ -76,5 +76,13 @@ def _argument_values(kernel: Kernel, arguments: Sequence[Argument], memory: Glob
             number: int | float = memory.add_tensor_map(argument)
         else:
             number = memory.start(argument) if isinstance(argument, np.ndarray) else argument
-        values[name] = np.full(LANES, number, split_type(type)[1])
+        values[name] = np.full(LANES, _in_range(number, dtype := split_type(type)[1]), dtype)
     return values
+
+
+def _in_range(number: int | float, dtype: np.dtype[np.generic]) -> int | float:
+    """The number whose bits an integer register holds: LLVM's have no sign, NumPy's do."""
+    if dtype.kind != "i":
+        return number
+    half = 1 << 8 * dtype.itemsize - 1
+    return (int(number) + half) % (2 * half) - half

@@ -117,11 +117,11 @@ def test_elements_that_neither_side_changed_do_not_count() -> None:
     got, wanted = before.copy(), before.copy()
     got[:8], wanted[:8] = 1.0, 1.0 + 1e-4
     raw = [piece.view(np.uint8) for piece in (got, wanted, before)]
-    assert difference("f32", *raw) == ""
+    assert difference("f32", *raw, 0.003) == ""
     got[3] = 1.5
-    assert "error 0.177" in difference("f32", *raw)
+    assert "error 0.177" in difference("f32", *raw, 0.003)
     got[3] = np.nan
-    assert "1 of 8 are not finite" in difference("f32", *raw)
+    assert "1 of 8 are not finite" in difference("f32", *raw, 0.003)
     wanted[3] = np.nan
-    assert difference("f32", *raw) == ""
-    assert difference("i32", *raw) and not difference("i32", raw[0], raw[0], raw[2])
+    assert difference("f32", *raw, 0.003) == ""
+    assert difference("i32", *raw, 0.003) and not difference("i32", raw[0], raw[0], raw[2], 0.0)

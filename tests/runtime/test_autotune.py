@@ -136,6 +136,17 @@ def test_failing_configurations_score_infinity() -> None:
     assert "512 is refused" in kernel.failures[configs[0]]
 
 
+def test_the_hook_after_a_configuration_is_told_why_it_cannot_be_compiled() -> None:
+    told: list[object] = []
+    watch = Stopwatch(float)
+    configs = [Config({"BLOCK": 512}), Config({"BLOCK": 128})]
+    fill = tuned(configs, watch, post_hook=lambda arguments, exception: told.append((arguments["BLOCK"], exception)))
+    fill[grid](np.zeros(8, np.float32), 8)
+    assert fill.best_config == configs[1] and watch.blocks == [128]
+    (block, error), *others = told
+    assert block == 512 and "512 is refused" in str(error) and set(others) == {(128, None)}
+
+
 def test_when_all_fail_each_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     from deuteron.compiler.runtime.launch import launcher
 

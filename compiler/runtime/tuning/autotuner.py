@@ -331,7 +331,11 @@ class Autotuner(Runner):
         if config.pre_hook is not None:
             config.pre_hook(dict(everything))  # it may shape arguments, such as the block of a descriptor
         launch = self.specialized(args, {**kwargs, **options})
-        return Candidate(lambda: compile_for_launch(self.base_fn, launch), call)
+        return Candidate(
+            lambda: compile_for_launch(self.base_fn, launch),
+            call,
+            lambda error: self.post_hook(everything, exception=error),
+        )
 
     def _reset(self, arguments: Mapping[str, object], restore: Sequence[Callable[[], object]]) -> None:
         for value in _arrays(arguments, self.reset_to_zero):

@@ -27,10 +27,12 @@ class BenchmarkFunction(Protocol):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration in a search: ``build`` compiles it, possibly in another thread, ``call`` is one launch."""
+    """A configuration in a search: ``build`` compiles it, possibly in another thread, ``call`` is one launch, and
+    ``failed`` is told why it could not be compiled."""
 
     build: Callable[[], object]
     call: Callable[[], object]
+    failed: Callable[[Exception], object] = lambda error: None
 
 
 class Search:
@@ -66,21 +68,22 @@ class Search:
         builds = {config: candidate.build for config, candidate in candidates.items()}
         with closing(waves(builds, overlap=overlap)) as ready:
             for errors in ready:
-                usable = {c: candidates[c].call for c, why in errors.items() if self._runs(c, candidates[c].call, why)}
+                usable = {c: candidates[c].call for c, why in errors.items() if self._runs(c, candidates[c], why)}
                 self._device.synchronize()
                 if self._do_bench is not None:
                     self._time_alone(usable, self._do_bench)
                 elif usable:
                     self._time_together({c: candidates[c].call for c in self.finalists[:1]} | usable)
 
-    def _runs(self, config: Config, call: Callable[[], object], error: Exception | None) -> bool:
+    def _runs(self, config: Config, candidate: Candidate, error: Exception | None) -> bool:
         """Whether a configuration compiled and launches; notes why not."""
         try:
             if error is not None:
+                candidate.failed(error)
                 raise error
             if self._before:
                 self._before()
-            call()
+            candidate.call()
         except UNUSABLE as why:
             self.timings[config] = FAILED
             self.failures[config] = f"{type(why).__name__}: {why.message}"

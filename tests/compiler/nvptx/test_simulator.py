@@ -31,6 +31,28 @@ def test_the_program_itself_is_fine(program) -> None:
     np.testing.assert_array_equal(y, x - 511)
 
 
+def test_large_unsigned_arguments(from_text) -> None:
+    program = from_text("def k(x_ptr, n):\n    tl.store(x_ptr, n // 3)\n", {"x_ptr": "*u64", "n": "u64"}).program()
+    x = np.zeros(1, np.uint64)
+    simulate(program.llvm, (1,), [x, 2**64 - 2], 4)
+    assert x[0] == (2**64 - 2) // 3
+
+
+def test_parts_of_one_array_are_where_they_are_in_it(from_text) -> None:
+    text = """
+def k(x_ptr, y_ptr):
+    tl.store(x_ptr + 2, 7.0)
+    tl.debug_barrier()
+    tl.store(y_ptr, tl.load(y_ptr) + 1)
+"""
+    program = from_text(text, {"x_ptr": "*fp32", "y_ptr": "*fp32"}).program()
+    whole = np.zeros(80, np.float32)
+    simulate(program.llvm, (1,), [whole[1:], whole[3:40]], 1)
+    assert whole[3] == 8 and whole.sum() == 8
+    with pytest.raises(SimulationError, match="outside every array"):
+        simulate(program.llvm, (1,), [whole[1:3], whole[4:40]], 1)
+
+
 @pytest.mark.parametrize("name", ["min", "max"])
 @pytest.mark.parametrize(
     ("value", "wanted"), [(0.0, {"min": "-0.0", "max": "0.0"}), (np.nan, {"min": "nan", "max": "nan"})]
