@@ -22,6 +22,7 @@ from suite_plugin import Journal, Suite
 from deuteron.compat import inductor
 from deuteron.compat.after_import import after_import
 from deuteron.compat.triton import Autotuner, install
+from deuteron.compiler.runtime.launch.hooks import add_launch_hook
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--suite-first-config", action="store_true", help="autotuned kernels have one configuration")
     group.addoption("--suite-random-config", action="store_true", help="the same, chosen by the seed")
     group.addoption("--suite-inductor", action="store_true", help="torch.compile writes Triton kernels for the CPU")
+    group.addoption("--suite-on-gpu", action="store_true", help="libraries see the GPU as it is")
+    group.addoption("--suite-record", type=Path, help="folder that launches are written to")
     group.addoption("--suite-helpers-from", type=Path, help="a checkout of Triton, for the helpers of its tests")
     group.addoption("--suite-limit", type=float, default=60.0, help="seconds for a case")
     simulated_launches.add_options(group, "--suite-")
@@ -48,8 +51,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     if options.suite_helpers_from:
         put_in_place(options.suite_helpers_from)
     install()
-    after_import("fla.utils._device", fla_on_hopper if options.suite_simulate else fla_on_cpu)
-    after_import("flag_gems.runtime.backend.device", flag_gems_on_cpu)
+    if not options.suite_on_gpu:
+        after_import("fla.utils._device", fla_on_hopper if options.suite_simulate else fla_on_cpu)
+        after_import("flag_gems.runtime.backend.device", flag_gems_on_cpu)
     if options.suite_inductor:
         inductor.install()
         sys.modules["torch._inductor.config"].cpu_backend = "triton"  # type: ignore[attr-defined]
@@ -73,6 +77,10 @@ def pytest_configure(config: pytest.Config) -> None:
     journal.write(event="begin", stand_ins=[])
     config.pluginmanager.register(LibrarySuite(config, journal), "suite")
     simulated_launches.begin(config, config.getoption("--suite-journal"))
+    if folder := config.getoption("--suite-record"):
+        from recorded_launches import RecordedLaunches  # PyTorch, which the library imports in any case
+
+        add_launch_hook(RecordedLaunches(folder))
 
 
 def fla_on_cpu(module: Any) -> None:

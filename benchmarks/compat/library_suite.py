@@ -2,12 +2,13 @@
 
 python benchmarks/compat/library_suite.py --checkout FOLDER --tests FOLDER/tests/ops --out FILE.json
     [--sample N] [--smallest] [--cuda-on-cpu] [--inductor] [--seed S] [--limit SECONDS] [--file-limit SECONDS]
-    [--first-config | --random-config] [--simulate ARCH ...] [FILE ...]
+    [--first-config | --random-config] [--simulate ARCH ...] [--on-gpu] [--record FOLDER] [--jobs N] [FILE ...]
 
 FOLDER is a checkout of the library; FILE is a test file below the folder of tests, left out: all that pytest takes for
 tests by their names, ``test_*.py`` and ``*_test.py``. As in triton_suite.py each file runs in a process of its own, one
 test at a time, and a case that ends the process is written down as such. ``--simulate cuda:90a``: every variant that a
-test launches is simulated on a GPU, too, and compared (simulated_launches.py).
+test launches is simulated on a GPU, too, and compared (simulated_launches.py). ``--on-gpu --record FOLDER``: on a
+machine with a GPU, and with launches written down for launch_times.py.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from report import write_report
 from triton_suite import HERE, FileResult, run_file, summary
 
 #: Options that are handed on to the plugin.
-FLAGS = ("smallest", "cuda_on_cpu", "first_config", "random_config", "inductor")
+FLAGS = ("smallest", "cuda_on_cpu", "first_config", "random_config", "inductor", "on_gpu")
 
 
 def command(path: str, options: argparse.Namespace, journal: Path) -> tuple[list[str], dict[str, str], Path]:
@@ -36,11 +38,13 @@ def command(path: str, options: argparse.Namespace, journal: Path) -> tuple[list
         f"--suite-sample={options.sample}", f"--suite-seed={options.seed}", f"--suite-limit={options.limit}",
         *(f"--suite-{flag.replace('_', '-')}" for flag in FLAGS if getattr(options, flag)),
         *([f"--suite-helpers-from={options.helpers_from}"] if options.helpers_from else []),
+        *([f"--suite-record={options.record.resolve()}"] if options.record else []),
         *simulated_launches.handed_on(options), str(options.tests / path),
     ]  # fmt: skip
     given = filter(None, [os.environ.get("PYTHONPATH")])
     paths = os.pathsep.join([str(HERE), str(options.checkout), *given])
-    return arguments, {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": paths}, options.checkout
+    hidden = {} if options.on_gpu else {"CUDA_VISIBLE_DEVICES": ""}
+    return arguments, {**os.environ, **hidden, "PYTHONPATH": paths}, options.checkout
 
 
 def main() -> int:
@@ -58,6 +62,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--file-limit", type=float, default=3600.0)
+    parser.add_argument("--on-gpu", action="store_true", help="the tests run on this machine's GPU")
+    parser.add_argument("--record", type=Path, help="folder that launches are written to, for launch_times.py")
+    parser.add_argument("--jobs", type=int, default=1, help="files at once")
     parser.add_argument("--helpers-from", type=Path, help="a checkout of Triton, for tests that use its tests' helpers")
     simulated_launches.add_options(parser, "--")
     parser.add_argument("--scratch", type=Path, help="keep the journals and the tests' output here")
@@ -73,10 +80,13 @@ def main() -> int:
         scratch = options.scratch or Path(temporary)
         scratch.mkdir(parents=True, exist_ok=True)
         os.environ.setdefault("TRITON_CACHE_DIR", str(Path(temporary) / "cache"))
-        for path in paths:
-            results.append(run_file(path, options, scratch, command))
-            print(summary(results[-1]), flush=True)
-            write_report(options.out, document(results, options), options.checkout)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            runs = [pool.submit(run_file, path, options, scratch, command) for path in paths]
+            for run in as_completed(runs):
+                results.append(run.result())
+                print(summary(results[-1]), flush=True)
+                ordered = sorted(results, key=lambda result: result.path)
+                write_report(options.out, document(ordered, options), options.checkout)
     return 0
 
 
@@ -91,7 +101,7 @@ def document(results: list[FileResult], options: argparse.Namespace) -> dict[str
     return {
         "library": options.checkout.name,
         "library_revision": revision(options.checkout),
-        "target": "cpu",
+        "target": "cuda" if options.on_gpu else "cpu",
         "sample": options.sample,
         **{flag: getattr(options, flag) for flag in FLAGS},
         "seed": options.seed,

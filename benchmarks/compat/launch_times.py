@@ -1,0 +1,303 @@
+"""Launches of libraries on a GPU, compared and timed under deuteron and under Triton, each variant as it was launched.
+
+python benchmarks/compat/launch_times.py FOLDER --out FILE.json [--path FOLDER ...] [--jobs N] [--seconds S]
+    [--rounds N]
+
+FOLDER has what ``library_suite.py --on-gpu --record FOLDER`` wrote: kernels with their arguments, compile-time values
+and numbers of warps and stages, which both compilers get alike. Kernels are imported from their modules (``--path``:
+where these are). First they are compiled on both sides by N processes; then one process a side runs them in turns: the
+results are compared, and launches timed one by one with a cold L2. What differs may still be right: kernels whose
+atomics come in any order, and such as read what nobody wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import selectors
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))
+
+from report import write_report  # noqa: E402
+from timing import geomean  # noqa: E402
+
+SIDES = ("deuteron", "triton")
+#: Seconds for one answer of a process; a kernel that waits for others for ever needs the process ended.
+PATIENCE = 60.0
+#: Of the norm of the difference of two results beside that of one of them: what other orders of summation may make.
+CLOSE = 0.02
+
+
+@dataclass
+class Launch:
+    """One variant: microseconds under each compiler (0 where it did not run), and why it did not, or how results
+    differ."""
+
+    record: str
+    kernel: str = ""
+    grid: tuple[int, ...] = ()
+    test: str = ""
+    deuteron_us: float = 0.0
+    triton_us: float = 0.0
+    error: str = ""
+    difference: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """Triton's time over ours; 0 where one of them is missing."""
+        return self.triton_us / self.deuteron_us if self.deuteron_us else 0.0
+
+
+# ---- a process of one side -----------------------------------------------------------------------------------------
+
+
+def serve(side: str) -> None:
+    """Answer requests, a line of JSON each: ``[method, arguments]``."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+    if side == "deuteron":
+        from deuteron.compat.triton import install
+
+        install()
+    runner = Runner()
+    for line in sys.stdin:
+        method, *arguments = json.loads(line)
+        try:
+            answer = {"answer": getattr(runner, method)(*arguments)}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}".split("\n")[0][:300]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+class Runner:
+    """Runs recorded launches in this process, the last one again without reading it anew."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._launch: Any = None
+        self._arrays: dict[str, Any] = {}
+
+    def prepare(self, path: str) -> dict[str, Any]:
+        """Read a launch, and run it once: name, grid and test."""
+        import torch
+        import triton
+        import triton.language as tl
+
+        self._path = ""
+        record = torch.load(path, map_location="cuda", weights_only=True)
+        found = getattr(imported(record["module"], record["file"]), record["kernel"])
+        while not isinstance(found, triton.JITFunction):
+            found = found.fn
+        constants = {n: tl.dtype(v["dtype"]) if isinstance(v, dict) else v for n, v in record["constants"].items()}
+        options = {name: value for name, value in record["options"].items() if value is not None}
+        arguments, grid = record["arguments"], tuple(record["grid"])
+        self._arrays = {n: v for n, v in arguments.items() if isinstance(v, torch.Tensor)}
+        self._launch = lambda: found[grid](**arguments, **constants, **options)
+        self._launch()
+        torch.cuda.synchronize()
+        self._path = path
+        return {"kernel": record["kernel"], "grid": record["grid"], "test": record["test"]}
+
+    def keep(self, file: str) -> None:
+        """Write what the launch of :meth:`prepare` left."""
+        import torch
+
+        torch.save(self._arrays, file)
+
+    def compare(self, file: str) -> str:
+        """How what this side's launch left differs from what is in ``file``; empty where it does not."""
+        import torch
+
+        theirs = torch.load(file, map_location="cuda", weights_only=True)
+        found = {name: differs(mine, theirs[name]) for name, mine in self._arrays.items()}
+        return "; ".join(f"{name}: {text}" for name, text in found.items() if text)
+
+    def time(self, rounds: int) -> float:
+        """Median microseconds of the launch of :meth:`prepare`."""
+        from timing import _timer_on_gpu
+
+        timed = _timer_on_gpu()
+        return statistics.median([timed(self._launch) for _ in range(rounds + 1)][1:])
+
+
+def imported(name: str, file: str) -> Any:
+    """A module by its name, or from its file."""
+    if name and not name.startswith("__"):
+        try:
+            module = importlib.import_module(name)
+            if module.__file__ == file:
+                return module
+        except ImportError:
+            pass
+    spec = importlib.util.spec_from_file_location(f"recorded_{abs(hash(file))}", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def differs(mine: Any, theirs: Any) -> str:
+    """How two arrays differ beyond rounding; empty where they do not."""
+    import torch
+
+    if not mine.dtype.is_floating_point:
+        count = int((mine != theirs).sum())
+        return f"{count} of {mine.numel()} differ" if count else ""
+    x, y = mine.double(), theirs.double()
+    odd = x.isfinite() != y.isfinite()
+    if odd.any():
+        return f"{int(odd.sum())} of {x.numel()} are finite on one side"
+    x, y = (torch.where(side.isfinite(), side, 0.0) for side in (x, y))
+    error = float((x - y).norm() / (y.norm() + 1e-30))
+    return f"error {error:.3g}" if error > CLOSE else ""
+
+
+# ---- the process that asks -----------------------------------------------------------------------------------------
+
+
+class Side:
+    """A process of one compiler, begun again after it was ended."""
+
+    def __init__(self, side: str, paths: Sequence[Path]) -> None:
+        self.side = side
+        given = [*map(str, paths), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join(given)}
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, method: str, *arguments: object) -> Any:
+        """The answer; raises RuntimeError with what went wrong, also where none came in time."""
+        if self._process is None:
+            command = [sys.executable, str(Path(__file__).resolve()), "--serve", self.side]
+            self._process = subprocess.Popen(
+                command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True
+            )  # fmt: skip
+        pipe_in, pipe_out = self._process.stdin, self._process.stdout
+        assert pipe_in is not None and pipe_out is not None
+        print(json.dumps([method, *arguments]), file=pipe_in, flush=True)
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe_out, selectors.EVENT_READ)
+            line = pipe_out.readline() if selector.select(PATIENCE) else ""
+        if not line:
+            self.end()
+            raise RuntimeError("the process ended, or did not answer in time")
+        answer = json.loads(line)
+        if "error" in answer:
+            if "CUDA" in answer["error"]:
+                self.end()  # the context may be lost
+            raise RuntimeError(answer["error"])
+        return answer["answer"]
+
+    def end(self) -> None:
+        """Kill the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def compile_all(records: Sequence[Path], options: argparse.Namespace, until: float) -> None:
+    """Run every launch once on both sides, several at a time, so that the caches have what is timed later."""
+
+    def work(share: Sequence[tuple[str, Path]]) -> None:
+        sides = {name: Side(name, options.path) for name in SIDES}
+        for name, record in share:
+            if time.monotonic() < until:
+                try:
+                    sides[name].ask("prepare", str(record))
+                except RuntimeError:
+                    continue  # it is said when it is timed
+        for side in sides.values():
+            side.end()
+
+    both = [(name, record) for record in records for name in SIDES]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(work, [both[start :: options.jobs] for start in range(options.jobs)]))
+
+
+def measured(record: Path, sides: dict[str, Side], options: argparse.Namespace, scratch: Path) -> Launch:
+    """One launch on both sides."""
+    launch = Launch(record.stem)
+    try:
+        for name, side in sides.items():
+            told = side.ask("prepare", str(record))
+            launch.kernel, launch.grid, launch.test = told["kernel"], tuple(told["grid"]), told["test"]
+            if name == "deuteron":
+                side.ask("keep", str(scratch))
+            else:
+                launch.difference = side.ask("compare", str(scratch))
+        times = {name: [] for name in SIDES}  # type: dict[str, list[float]]
+        for _ in range(2):
+            for name, side in sides.items():
+                times[name].append(side.ask("time", options.rounds))
+        launch.deuteron_us, launch.triton_us = (min(times[name]) for name in SIDES)
+    except RuntimeError as error:
+        launch.error = f"{name}: {error}"
+    return launch
+
+
+def main() -> int:
+    """Compile, compare, time and report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--serve", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--path", type=Path, action="append", default=[], help="where modules of kernels are")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=480.0, help="for all, two thirds of it for compiling")
+    parser.add_argument("--rounds", type=int, default=8)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve)
+        return 0
+    records = sorted(options.folder.glob("*.pt")) if options.folder else []
+    if not records or not options.out:
+        print(f"error: give a folder with records of launches, and --out; {options.folder} has none", file=sys.stderr)
+        return 2
+    begun = time.monotonic()
+    compile_all(records, options, begun + options.seconds * 2 / 3)
+    print(f"compiled in {time.monotonic() - begun:.0f} s", flush=True)
+    sides = {name: Side(name, options.path) for name in SIDES}
+    launches: list[Launch] = []
+    for record in records:
+        if time.monotonic() - begun < options.seconds:
+            launches.append(measured(record, sides, options, options.folder / "left"))
+    for side in sides.values():
+        side.end()
+    report(launches, len(records), options)
+    return 0
+
+
+def report(launches: Sequence[Launch], recorded: int, options: argparse.Namespace) -> None:
+    """Write the file, and print what is slow, differs or fails."""
+    timed = sorted((launch for launch in launches if launch.ratio), key=lambda launch: launch.ratio)
+    document = {
+        "recorded": recorded,
+        "timed": len(timed),
+        "geomean": round(geomean([launch.ratio for launch in timed]), 4) if timed else None,
+        "least": round(timed[0].ratio, 4) if timed else None,
+        "launches": [{**asdict(launch), "ratio": round(launch.ratio, 4)} for launch in launches],
+    }
+    write_report(options.out, document, HERE)
+    print(f"{recorded} launches, {len(timed)} timed; Triton's time over ours: geomean {document['geomean']}")
+    for launch in [*timed[:25], *(launch for launch in launches if launch.error or launch.difference)]:
+        said = launch.error or launch.difference
+        times = f"{launch.ratio:6.2f} {launch.deuteron_us:9.1f} {launch.triton_us:9.1f} us"
+        print(f"{times}  {launch.record} {list(launch.grid)} {said}"[:200])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
