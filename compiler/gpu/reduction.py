@@ -2,20 +2,24 @@
 
 A reduction combines inside threads, then inside warps, then across warps through shared memory.
 
-A scanned axis never crosses warps. Along the axis a thread has a few neighbouring elements, the lanes follow, and what
-is left repeats in registers. So a scan is serial in each thread, takes five shuffles a round across the lanes, and
-carries a total from round to round; it needs no shared memory. Warps share out the other axes, or hold copies.
+A scanned axis never crosses warps, so a scan needs no shared memory: it is serial in each thread, takes shuffles across
+lanes, and carries a total from round to round. Warps share out the other axes, or hold copies. Along the last axis,
+whose neighbours are neighbours in memory, a thread has a few elements, all lanes follow, and what is left repeats in
+registers. Along another axis lanes go to the others first, for the sake of memory and of shuffles, and a thread has all
+its elements in a row.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from ..ir.types import Tile
 from ..layout import LinearLayout, slice_layout
 from ..layout.access import element_bytes_of
 from ..layout.construct import LANES, Tiling
+from ..layout.linear import Dimension
 
 _MOST_PER_THREAD = 4
 #: What a thread reads from shared memory by one instruction.
@@ -96,19 +100,34 @@ def scan_layout(shape: tuple[int, ...], axis: int, warps: int) -> LinearLayout:
     """The layout for a scan of a tile of ``shape`` along ``axis``."""
     tiling = Tiling(shape)
     length = shape[axis]
-    per_thread = min(_MOST_PER_THREAD, max(1, length // LANES))
-    lanes = min(LANES, length // per_thread)
     others = [a for a in reversed(range(len(shape))) if a != axis]
-    tiling.take("register", axis, per_thread)
-    tiling.take("lane", axis, lanes)
     left = dict(zip(others, (shape[a] for a in others), strict=True))
-    for dimension, count in (("lane", LANES // lanes), ("warp", warps)):
+
+    def share_out(dimension: Dimension, count: int) -> None:
         for other in others:
             step = min(count, left[other])
-            tiling.take(dimension, other, step)  # type: ignore[arg-type]
+            tiling.take(dimension, other, step)
             left[other] //= step
             count //= step
-        tiling.broadcast(dimension, count)  # type: ignore[arg-type]
+        tiling.broadcast(dimension, count)
+
+    if axis == len(shape) - 1:
+        per_thread = min(_MOST_PER_THREAD, max(1, length // LANES))
+        lanes = min(LANES, length // per_thread)
+        tiling.take("register", axis, per_thread)
+        tiling.take("lane", axis, lanes)
+        share_out("lane", LANES // lanes)
+    else:
+        vector = min(_MOST_PER_THREAD, left[others[0]])
+        tiling.take("register", others[0], vector)
+        left[others[0]] //= vector
+        free = min(LANES, max(1, prod(left.values()) // warps))  # lanes that need not scan
+        lanes = min(LANES // free, length)
+        share_out("lane", free)
+        tiling.take("register", axis, length // lanes)
+        tiling.take("lane", axis, lanes)
+        tiling.broadcast("lane", LANES // (free * lanes))
+    share_out("warp", warps)
     return tiling.finish((axis, *others))
 
 
@@ -116,17 +135,18 @@ def scan_layout(shape: tuple[int, ...], axis: int, warps: int) -> LinearLayout:
 class ScanPlan:
     """``rows``: for each position off the axis its rounds in order, each the registers of one thread in order.
 
-    ``lanes``: lanes along the axis, the lowest lane bits.
+    ``lanes``: lanes along the axis, neighbouring bits of the lane's number from ``step`` on.
     """
 
     rows: tuple[tuple[tuple[int, ...], ...], ...]
     lanes: int
+    step: int
 
 
 @lru_cache(maxsize=1024)
 def plan_scan(layout: LinearLayout, axis: int) -> ScanPlan:
     """The steps of a scan along ``axis`` of a tile in its ``scan_layout``."""
-    lanes = 1 << sum(bool(basis[axis]) for basis in layout.lane)
+    along = [1 << bit for bit, basis in enumerate(layout.lane) if basis[axis]]
     per_thread = min((b[axis] for b in layout.lane if b[axis]), default=layout.shape[axis])
     rows: dict[tuple[int, ...], dict[int, int]] = {}
     for register, coordinates in enumerate(layout.register_coordinates()):
@@ -137,4 +157,4 @@ def plan_scan(layout: LinearLayout, axis: int) -> ScanPlan:
         ordered = [row[position] for position in sorted(row)]
         rounds = range(0, len(ordered), per_thread)
         made.append(tuple(tuple(ordered[i : i + per_thread]) for i in rounds))
-    return ScanPlan(tuple(made), lanes)
+    return ScanPlan(tuple(made), 1 << len(along), min(along, default=1))

@@ -44,10 +44,11 @@ class _Lanes:
         self.state = state
         self.block = op.combine
         self.elements: list[Element] = [v.type.elem for v in op.inputs]
-        self.count = plan.lanes
+        self.count, self.step = plan.lanes, plan.step
         self.reverse = op.reverse
         self.lane = state.text.op(f"and i32 {state.thread}, 31")
-        number = state.text.op(f"and i32 {state.thread}, {plan.lanes - 1}")
+        shifted = state.text.op(f"lshr i32 {state.thread}, {plan.step.bit_length() - 1}")
+        number = state.text.op(f"and i32 {shifted}, {plan.lanes - 1}")
         # Counted from where the scan starts.
         self.number = state.text.op(f"sub i32 {plan.lanes - 1}, {number}") if op.reverse else number
 
@@ -84,15 +85,15 @@ class _Lanes:
 
     def _before(self, item: Item, distance: int) -> Item:
         """The item of the lane ``distance`` earlier in scan order; anything where there is none."""
-        step = distance if self.reverse else -distance
+        step = self.step * (distance if self.reverse else -distance)
         source = self.state.text.op(f"add i32 {self.lane}, {step}")
         return self._from(item, source)
 
     def _of_last(self, item: Item) -> Item:
         if self.count == 1:
             return item
-        first = self.state.text.op(f"and i32 {self.lane}, {32 - self.count}")
-        end = 0 if self.reverse else self.count - 1
+        first = self.state.text.op(f"and i32 {self.lane}, {31 - self.step * (self.count - 1)}")
+        end = 0 if self.reverse else self.step * (self.count - 1)
         return self._from(item, self.state.text.op(f"or i32 {first}, {end}"))
 
     def _from(self, item: Item, lane: str) -> Item:
