@@ -24,7 +24,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,9 @@ class Launch:
 
     record: str
     kernel: str = ""
-    grid: tuple[int, ...] = ()
+    grid: list[int] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     test: str = ""
     deuteron_us: float = 0.0
     triton_us: float = 0.0
@@ -91,7 +93,7 @@ class Runner:
         self._arrays: dict[str, Any] = {}
 
     def prepare(self, path: str) -> dict[str, Any]:
-        """Read a launch, and run it once: name, grid and test."""
+        """Read a launch, and run it once: all but its arguments."""
         import torch
         import triton
         import triton.language as tl
@@ -102,14 +104,14 @@ class Runner:
         while not isinstance(found, triton.JITFunction):
             found = found.fn
         constants = {n: tl.dtype(v["dtype"]) if isinstance(v, dict) else v for n, v in record["constants"].items()}
-        options = {name: value for name, value in record["options"].items() if value is not None}
+        options = {n: v for n, v in record["options"].items() if v is not None and n not in constants}
         arguments, grid = record["arguments"], tuple(record["grid"])
         self._arrays = {n: v for n, v in arguments.items() if isinstance(v, torch.Tensor)}
         self._launch = lambda: found[grid](**arguments, **constants, **options)
         self._launch()
         torch.cuda.synchronize()
         self._path = path
-        return {"kernel": record["kernel"], "grid": record["grid"], "test": record["test"]}
+        return {name: record[name] for name in ("kernel", "grid", "constants", "options", "test")}
 
     def keep(self, file: str) -> None:
         """Write what the launch of :meth:`prepare` left."""
@@ -233,8 +235,8 @@ def measured(record: Path, sides: dict[str, Side], options: argparse.Namespace, 
     launch = Launch(record.stem)
     try:
         for name, side in sides.items():
-            told = side.ask("prepare", str(record))
-            launch.kernel, launch.grid, launch.test = told["kernel"], tuple(told["grid"]), told["test"]
+            for field_name, value in side.ask("prepare", str(record)).items():
+                setattr(launch, field_name, value)
             if name == "deuteron":
                 side.ask("keep", str(scratch))
             else:
@@ -296,7 +298,7 @@ def report(launches: Sequence[Launch], recorded: int, options: argparse.Namespac
     for launch in [*timed[:25], *(launch for launch in launches if launch.error or launch.difference)]:
         said = launch.error or launch.difference
         times = f"{launch.ratio:6.2f} {launch.deuteron_us:9.1f} {launch.triton_us:9.1f} us"
-        print(f"{times}  {launch.record} {list(launch.grid)} {said}"[:200])
+        print(f"{times}  {launch.record} {launch.grid} {said}"[:200])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Tiles that meet in elementwise operations, in loop-carried positions or in the branches of an ``if`` form a family, and
 a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
 what its reductions leave behind, else what reads shared memory in vectors, else a default. Pointer tiles carried by a
-loop belong to the family of what is loaded through them, so pointers are never converted.
+loop belong to the family of what is loaded through them, so pointers are never converted. A short row that is read to
+be spread over tiles is read as these need it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Reduce, Scan
-from ..tile.shape import Arange, Splat, Split
+from ..tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
 from .asynchronous import FetchTile, Slot
 from .coalesce import Access, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
 from .reduction import scan_layout
 from .tensorcore import accumulator_layout
-from .views import VIEWS, is_view, result_layout
+from .views import VIEWS, is_view, operand_layout, result_layout
 
 #: Integer and pointer arithmetic, and what costs one instruction: recomputing beats moving.
 ARITHMETIC: frozenset[type[Op]] = frozenset(
@@ -38,6 +39,12 @@ ARITHMETIC: frozenset[type[Op]] = frozenset(
         ew.Hint, ew.Fma,
     }
 )  # fmt: skip
+
+#: Most elements of a row that each thread reads by itself, where it would otherwise be read in vectors and converted:
+#: their addresses are kept, and a conversion takes a shuffle and three selections for each, or goes through shared
+#: memory. Beside products, which need registers, fewer.
+MOST_OF_A_ROW = 8
+MOST_BESIDE_PRODUCTS = 4
 
 #: A value made by more operations than this is kept: random number generators are long integer expressions.
 MOST_OPERATIONS = 100
@@ -76,6 +83,8 @@ class Family:
     stores: list[Access] = field(default_factory=list)
     slots: list[Access] = field(default_factory=list)
     reduced: set[int] = field(default_factory=set)  # axes along which a member is reduced
+    #: Where members of rank 1 are spread over tiles: the view of one, and what an operation makes of it.
+    spread: list[tuple[Value, Value]] = field(default_factory=list)
     layout: LinearLayout | None = None
     resolving: bool = False
 
@@ -87,6 +96,7 @@ class Family:
         self.stores += other.stores
         self.slots += other.slots
         self.reduced |= other.reduced
+        self.spread += other.spread
 
 
 class Homes:
@@ -165,6 +175,15 @@ class Homes:
                 if self.costs.exists_once(op.result):
                     views = [v for v in op.operands if is_view(v.op) and not self.costs.cheap(v)]
                     self.family(op.result).derived.extend(views)
+                    for view in views:
+                        self._spread(view, op.result)
+
+    def _spread(self, view: Value, made: Value) -> None:
+        source = view
+        while isinstance(source.op, ExpandDims | Broadcast):
+            source = source.op.operands[0]
+        if source.type.rank == 1 and self.costs.exists_once(source):
+            self.family(source).spread.append((view, made))
 
     def _reduced(self, op: Reduce) -> None:
         for source in op.inputs:
@@ -221,6 +240,8 @@ class Homes:
         if family.accumulator is not None:
             return family.accumulator
         shape = value.type.shape
+        if family.accesses and not family.stores and (row := self._as_spread(family)) is not None:
+            return row
         if family.accesses:
             return merge(family.accesses + family.stores, shape, self.warps, sorted(family.reduced))
         for source in family.derived:
@@ -232,6 +253,24 @@ class Homes:
         if family.slots:
             return merge(family.slots, shape, self.warps, sorted(family.reduced))
         return default_layout(value, self.warps)
+
+    def _as_spread(self, family: Family) -> LinearLayout | None:
+        """The layout in which a row is spread over tiles without a conversion; None where these differ, or where a
+        thread would have many elements."""
+        found: LinearLayout | None = None
+        most = MOST_OF_A_ROW
+        for view, made in family.spread:
+            other = self.family(made)
+            if other.resolving:
+                return None
+            most = MOST_BESIDE_PRODUCTS if other.accumulator is not None else most
+            layout = self.layout(made)
+            while isinstance(view.op, ExpandDims | Broadcast):
+                layout, view = operand_layout(view.op, layout), view.op.operands[0]
+            if found not in (None, layout):
+                return None
+            found = layout
+        return None if found is None or 1 << sum(map(any, found.register)) > most else found
 
     def _derive(self, source: Value) -> LinearLayout | None:
         op = source.op

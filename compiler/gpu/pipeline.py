@@ -19,6 +19,7 @@ from .fences import place_fences
 from .flight import let_fly
 from .homes import Costs, Homes
 from .legality import MOST_THREADS, require_legal
+from .loads import begin_loads
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
 from .relayout import Relayout
 from .residency import slots_for_another_block
@@ -38,6 +39,11 @@ Step = Callable[[GpuWork], None]
 #: Called with the name of each step and the function that it left. Steps that are repeated with shorter rings are seen
 #: again.
 Observer = Callable[[str, Function], None]
+
+
+def ask_together(work: GpuWork) -> None:
+    """Loads beside products come where their block begins."""
+    begin_loads(work.function, 32 * work.schedule.num_warps)
 
 
 def lay_out(work: GpuWork) -> None:
@@ -109,6 +115,7 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
     ("rings", fill_rings),
     ("rotate", rotate),
     ("expand", expand),
+    ("loads", ask_together),
     ("layouts", lay_out),
     ("unroll", unroll),
     ("agree", agree),
