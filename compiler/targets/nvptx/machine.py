@@ -16,6 +16,7 @@ from ...ir.core import Op
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, Scalar
 from ...layout import MatrixAccess
 from ...target import Target
+from ...tile.control import For
 from ...tile.memory import AtomicCAS, AtomicRMW
 from .. import simt
 from ..rules import RuleSet
@@ -33,6 +34,8 @@ _CONSTRAINTS = {"i16": "h", "i32": "r", "i64": "l", "float": "f", "double": "d",
 _AXES = "xyz"
 #: The barrier at which consumers meet; number 0 is that of all threads.
 GROUP_BARRIER = 1
+#: Threads of a block that registers are not saved for, so that more blocks find room.
+FEW_THREADS = 64
 _EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
 _PRINT_BYTES = 64
 
@@ -59,12 +62,21 @@ class PtxMachine(simt.SimtTarget):
     # Threads -------------------------------------------------------------------------------------------------
 
     def kernel_attributes(self, state: simt.Lowering) -> list[str]:
-        """``.reqntid`` and, where the schedule asks for it, ``.maxnreg``."""
+        """``.reqntid``; how many blocks a processor shall hold at least, where that is known; and, where the schedule
+        asks for it, ``.maxnreg``.
+
+        Blocks of one or two warps that loop are told that one is enough: left alone, ptxas makes room for the 32 blocks
+        that a processor may hold, and puts loads off to where they are used, so that an iteration waits for memory more
+        than once. A step of fused_recurrent_comba of flash-linear-attention took three times as long
+        (benchmarks/results/2026-11-26-h100-launches).
+        """
         attributes = [f'"nvvm.reqntid"="{state.launched_threads}"']
         for op in state.source.body.ops:
             if isinstance(op, Roles) and op.resident_blocks:
                 # The registers of a thread follow from it: a block's part of those that a processor has.
                 attributes.append(f'"nvvm.minctasm"="{op.resident_blocks}"')
+        if state.launched_threads <= FEW_THREADS and any(isinstance(op, For) for op in state.source.walk()):
+            attributes.append('"nvvm.minctasm"="1"')
         if state.schedule.maxnreg is not None:
             attributes.append(f'"nvvm.maxnreg"="{state.schedule.maxnreg}"')
         return attributes

@@ -1,0 +1,93 @@
+"""What is read beside products is asked for together, and rows are read as they are spread."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from deuteron.compiler.gpu.ops import ConvertLayout, VectorLoad, VectorStore
+from deuteron.compiler.gpu.reduction import plan_scan, scan_layout
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.target import Target
+from deuteron.compiler.targets.nvptx import lower_to_llvm
+from deuteron.compiler.tile.control import For
+
+STEPS = """
+def steps(x, y, h, out, n, N: tl.constexpr, SAME: tl.constexpr, FENCE: tl.constexpr):
+    i = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    state = tl.zeros((N, N), tl.float32)
+    for t in range(n):
+        tl.store(h + t * N * N + i, state.to(tl.float16))
+        a = tl.load(x + t * N * N + i)
+        first = tl.dot(a, state.to(tl.float16))
+        if FENCE:
+            tl.debug_barrier()
+        b = tl.load((h if SAME else y) + t * N * N + i)
+        state += tl.dot(first.to(tl.float16), b)
+    tl.store(out + i, state)
+"""
+POINTERS = dict.fromkeys(("x", "y", "h"), "*fp16:16") | {"out": "*fp32:16", "n": "i32"}
+
+
+def order(made) -> str:
+    """Letters of the loop's body: l for loads, s for stores."""
+    loop = next(op for op in made.walk() if isinstance(op, For))
+    kinds = ((VectorLoad, "l"), (VectorStore, "s"))
+    return "".join(letter for op in loop.body.ops for kind, letter in kinds if isinstance(op, kind))
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+@pytest.mark.parametrize(
+    ("constants", "wanted"),
+    [
+        ({"SAME": False, "FENCE": False}, "lls"),
+        ({"SAME": True, "FENCE": False}, "lsl"),  # what the loop writes is read where it was
+        ({"SAME": False, "FENCE": True}, "lsl"),
+    ],
+)
+def test_loads_come_where_the_block_begins(to_gpu, target, constants, wanted) -> None:
+    made = to_gpu(STEPS, POINTERS, {"N": 64, **constants}, 4, target, num_stages=1)
+    assert order(made) == wanted
+
+
+def test_what_registers_cannot_hold_comes_when_it_is_needed(to_gpu) -> None:
+    made = to_gpu(STEPS, POINTERS, {"N": 128, "SAME": False, "FENCE": False}, 4, "cuda:80", num_stages=1)
+    assert order(made) == "sll"
+
+
+ROWS = """
+def rows(x, row, out, n, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, M), tl.arange(0, N)
+    total = tl.zeros((M, N), tl.float32)
+    for t in range(n):
+        total += tl.load(x + i[:, None] * N + j[None, :]) * tl.load(row + t * M + i)[:, None]
+    tl.store(out + i[:, None] * N + j[None, :], total)
+"""
+
+
+@pytest.mark.parametrize(("m", "conversions"), [(64, 0), (1024, 1)])
+def test_short_rows_are_read_as_they_are_spread(to_gpu, m, conversions) -> None:
+    pointers = dict.fromkeys(("x", "row", "out"), "*fp32:16") | {"n": "i32"}
+    made = to_gpu(ROWS, pointers, {"M": m, "N": 8}, 1, num_stages=1)
+    assert sum(isinstance(op, ConvertLayout) for op in made.walk()) == conversions
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4, 8])
+@pytest.mark.parametrize("shape", [(64, 32), (64, 16), (16, 128), (4, 8), (256, 2), (8, 64, 4), (32, 1)])
+def test_scans_along_other_axes_read_whole_sectors(shape, warps) -> None:
+    layout = scan_layout(shape, 0, warps)
+    plan = plan_scan(layout, 0)
+    assert all(not basis[0] for basis in layout.warp)  # a scan needs no shared memory
+    # What neighbouring lanes do not scan they read side by side: 32 bytes of f32, if warps leave that many.
+    others = int(np.prod(shape[1:]))
+    side_by_side = 1 << sum(bool(any(b[1:])) for b in (*layout.lane, *(b for b in layout.register if not b[0])))
+    assert side_by_side >= min(8, others // warps)
+    assert plan.lanes * plan.step <= 32 and len(plan.rows[0]) == 1
+
+
+@pytest.mark.parametrize(("warps", "told"), [(1, True), (2, True), (4, False)])
+def test_small_blocks_with_loops_have_registers_to_spare(to_gpu, warps, told) -> None:
+    pointers = dict.fromkeys(("x", "row", "out"), "*fp32:16") | {"n": "i32"}
+    made = to_gpu(ROWS, pointers, {"M": 64, "N": 8}, warps)
+    program = lower_to_llvm(made, Target.parse("cuda:90a"), Schedule(num_warps=warps))
+    assert ('"nvvm.minctasm"="1"' in program.llvm) == told
