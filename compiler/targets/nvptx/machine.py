@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import Roles
+from ...gpu.asynchronous import Roles, Wgmma
 from ...gpu.ops import VectorLoad, VectorStore, VectorUpdate
 from ...ir.core import Op
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, Scalar
 from ...layout import MatrixAccess
 from ...target import Target
 from ...tile.control import For
+from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW
 from .. import simt
 from ..rules import RuleSet
@@ -34,8 +35,10 @@ _CONSTRAINTS = {"i16": "h", "i32": "r", "i64": "l", "float": "f", "double": "d",
 _AXES = "xyz"
 #: The barrier at which consumers meet; number 0 is that of all threads.
 GROUP_BARRIER = 1
-#: Threads of a block that registers are not saved for, so that more blocks find room.
+#: Threads of a block that registers are not saved for, so that more blocks find room: where it loops; and where a loop
+#: carries a tile on without products, as the state of a recurrence.
 FEW_THREADS = 64
+FEW_OF_RECURRENCES = 128
 _EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
 _PRINT_BYTES = 64
 
@@ -46,6 +49,12 @@ def in_first_thread(state: simt.Lowering, statements: list[str], operands: list[
     test = state.text.op(f"icmp eq i32 {state.thread}, 0")
     text = "\n".join(["{", f"@!${len(operands)} bra PASSED_${{:uid}};", *statements, "PASSED_${:uid}:", "}"])
     state.text.asm([], text, ",".join([*kinds, "b", "~{memory}"]), [*operands, ("i1", test)])
+
+
+def _recurs(loop: For) -> bool:
+    """Whether a loop carries a tile of numbers on, and nothing in it is a product of tiles."""
+    carried = any(value.type.rank > 1 and not value.type.is_pointer for value in loop.inits)
+    return carried and not any(isinstance(op, Dot | Wgmma) for op in loop.body.walk())
 
 
 class PtxMachine(simt.SimtTarget):
@@ -65,9 +74,9 @@ class PtxMachine(simt.SimtTarget):
         """``.reqntid``; how many blocks a processor shall hold at least, where that is known; and, where the schedule
         asks for it, ``.maxnreg``.
 
-        Blocks of one or two warps that loop are told that one is enough: left alone, ptxas makes room for the 32 blocks
-        that a processor may hold, and puts loads off to where they are used, so that an iteration waits for memory more
-        than once. A step of fused_recurrent_comba of flash-linear-attention took three times as long
+        Small blocks that loop are told that one is enough: left alone, ptxas makes room for all the blocks that a
+        processor may hold, and puts loads off to where they are used, so that an iteration waits for memory more than
+        once. Steps of fused_recurrent_comba of flash-linear-attention took three times as long
         (benchmarks/results/2026-11-26-h100-launches).
         """
         attributes = [f'"nvvm.reqntid"="{state.launched_threads}"']
@@ -75,7 +84,9 @@ class PtxMachine(simt.SimtTarget):
             if isinstance(op, Roles) and op.resident_blocks:
                 # The registers of a thread follow from it: a block's part of those that a processor has.
                 attributes.append(f'"nvvm.minctasm"="{op.resident_blocks}"')
-        if state.launched_threads <= FEW_THREADS and any(isinstance(op, For) for op in state.source.walk()):
+        loops = [op for op in state.source.walk() if isinstance(op, For)]
+        few = FEW_OF_RECURRENCES if any(map(_recurs, loops)) else FEW_THREADS
+        if loops and state.launched_threads <= few:
             attributes.append('"nvvm.minctasm"="1"')
         if state.schedule.maxnreg is not None:
             attributes.append(f'"nvvm.maxnreg"="{state.schedule.maxnreg}"')

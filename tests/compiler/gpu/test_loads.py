@@ -85,9 +85,15 @@ def test_scans_along_other_axes_read_whole_sectors(shape, warps) -> None:
     assert plan.lanes * plan.step <= 32 and len(plan.rows[0]) == 1
 
 
-@pytest.mark.parametrize(("warps", "told"), [(1, True), (2, True), (4, False)])
-def test_small_blocks_with_loops_have_registers_to_spare(to_gpu, warps, told) -> None:
-    pointers = dict.fromkeys(("x", "row", "out"), "*fp32:16") | {"n": "i32"}
-    made = to_gpu(ROWS, pointers, {"M": 64, "N": 8}, warps)
+@pytest.mark.parametrize(
+    ("text", "warps", "told"),
+    [(ROWS, 1, True), (ROWS, 4, True), (ROWS, 8, False), (STEPS, 2, True), (STEPS, 4, False)],
+)
+def test_small_blocks_with_loops_have_registers_to_spare(to_gpu, text, warps, told) -> None:
+    if text is ROWS:
+        pointers = dict.fromkeys(("x", "row", "out"), "*fp32:16") | {"n": "i32"}
+        made = to_gpu(ROWS, pointers, {"M": 64, "N": 8}, warps)
+    else:
+        made = to_gpu(STEPS, POINTERS, {"N": 64, "SAME": False, "FENCE": False}, warps, num_stages=1)
     program = lower_to_llvm(made, Target.parse("cuda:90a"), Schedule(num_warps=warps))
     assert ('"nvvm.minctasm"="1"' in program.llvm) == told
