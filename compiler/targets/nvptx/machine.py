@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Roles, Wgmma
-from ...gpu.ops import VectorLoad, VectorStore, VectorUpdate
+from ...gpu.ops import Mma, VectorLoad, VectorStore, VectorUpdate
 from ...ir.core import Op
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, Scalar
 from ...layout import MatrixAccess
@@ -19,6 +19,7 @@ from ...target import Target
 from ...tile.control import For
 from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW
+from ...tile.reduction import Reduce
 from .. import simt
 from ..rules import RuleSet
 from ..simt.convert import from_integer, to_integer
@@ -36,7 +37,7 @@ _AXES = "xyz"
 #: The barrier at which consumers meet; number 0 is that of all threads.
 GROUP_BARRIER = 1
 #: Threads of a block that registers are not saved for, so that more blocks find room: where it loops; and where a loop
-#: carries a tile on without products, as the state of a recurrence.
+#: carries a tile on and reduces it, without products, as the state of a recurrence.
 FEW_THREADS = 64
 FEW_OF_RECURRENCES = 128
 _EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
@@ -52,9 +53,11 @@ def in_first_thread(state: simt.Lowering, statements: list[str], operands: list[
 
 
 def _recurs(loop: For) -> bool:
-    """Whether a loop carries a tile of numbers on, and nothing in it is a product of tiles."""
+    """Whether a loop carries a tile of numbers on and reduces tiles, and nothing in it is a product of tiles."""
     carried = any(value.type.rank > 1 and not value.type.is_pointer for value in loop.inits)
-    return carried and not any(isinstance(op, Dot | Wgmma) for op in loop.body.walk())
+    inside = list(loop.body.walk())
+    reduces = any(isinstance(op, Reduce) for op in inside)
+    return carried and reduces and not any(isinstance(op, Dot | Mma | Wgmma) for op in inside)
 
 
 class PtxMachine(simt.SimtTarget):

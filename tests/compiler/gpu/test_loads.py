@@ -61,6 +61,7 @@ def rows(x, row, out, n, M: tl.constexpr, N: tl.constexpr):
     total = tl.zeros((M, N), tl.float32)
     for t in range(n):
         total += tl.load(x + i[:, None] * N + j[None, :]) * tl.load(row + t * M + i)[:, None]
+        total /= tl.sum(tl.sum(total, 1), 0)
     tl.store(out + i[:, None] * N + j[None, :], total)
 """
 
@@ -70,6 +71,17 @@ def test_short_rows_are_read_as_they_are_spread(to_gpu, m, conversions) -> None:
     pointers = dict.fromkeys(("x", "row", "out"), "*fp32:16") | {"n": "i32"}
     made = to_gpu(ROWS, pointers, {"M": m, "N": 8}, 1, num_stages=1)
     assert sum(isinstance(op, ConvertLayout) for op in made.walk()) == conversions
+
+
+SMALL = """
+def small(x, y, h, out, n, N: tl.constexpr):
+    i = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    total = tl.zeros((N, N), tl.float32)
+    for t in range(n):
+        total = tl.dot(tl.load(x + t * N * N + i), tl.load(y + t * N * N + i), total)
+        total -= tl.max(total, 1)[:, None]
+    tl.store(out + i, total)
+"""
 
 
 @pytest.mark.parametrize("warps", [1, 2, 4, 8])
@@ -87,12 +99,14 @@ def test_scans_along_other_axes_read_whole_sectors(shape, warps) -> None:
 
 @pytest.mark.parametrize(
     ("text", "warps", "told"),
-    [(ROWS, 1, True), (ROWS, 4, True), (ROWS, 8, False), (STEPS, 2, True), (STEPS, 4, False)],
+    [(ROWS, 1, True), (ROWS, 4, True), (ROWS, 8, False), (STEPS, 2, True), (STEPS, 4, False), (SMALL, 4, False)],
 )
 def test_small_blocks_with_loops_have_registers_to_spare(to_gpu, text, warps, told) -> None:
     if text is ROWS:
         pointers = dict.fromkeys(("x", "row", "out"), "*fp32:16") | {"n": "i32"}
         made = to_gpu(ROWS, pointers, {"M": 64, "N": 8}, warps)
+    elif text is SMALL:
+        made = to_gpu(SMALL, POINTERS, {"N": 32}, warps, num_stages=1)
     else:
         made = to_gpu(STEPS, POINTERS, {"N": 64, "SAME": False, "FENCE": False}, warps, num_stages=1)
     program = lower_to_llvm(made, Target.parse("cuda:90a"), Schedule(num_warps=warps))
