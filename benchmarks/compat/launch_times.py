@@ -18,7 +18,6 @@ import importlib.util
 import json
 import os
 import selectors
-import statistics
 import subprocess
 import sys
 import time
@@ -32,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent))
 
 from report import write_report  # noqa: E402
-from timing import geomean  # noqa: E402
+from timing import geomean, race  # noqa: E402
 
 SIDES = ("deuteron", "triton")
 #: Seconds for one answer of a process; a kernel that waits for others for ever needs the process ended.
@@ -129,10 +128,7 @@ class Runner:
 
     def time(self, rounds: int) -> float:
         """Median microseconds of the launch of :meth:`prepare`."""
-        from timing import _timer_on_gpu
-
-        timed = _timer_on_gpu()
-        return statistics.median([timed(self._launch) for _ in range(rounds + 1)][1:])
+        return race({"launch": self._launch}, "cuda", rounds, lambda name: None)["launch"].us
 
 
 def imported(name: str, file: str) -> Any:

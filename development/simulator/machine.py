@@ -50,7 +50,8 @@ def simulate(
     memory = GlobalMemory([array for a in arguments for array in _arrays(a)], clocks)
     values = _argument_values(kernel, arguments, memory)
     with np.errstate(all="ignore"):
-        for first in programs or itertools.product(range(0, whole[0], cluster), *(range(n) for n in whole[1:])):
+        every = itertools.product(range(0, whole[0], cluster), *(range(n) for n in whole[1:]))
+        for first in every if programs is None else programs:
             clocks.begin(num_warps * LANES * cluster)
             together = Cluster(memory, clocks)
             for rank in range(cluster):
