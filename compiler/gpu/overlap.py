@@ -18,12 +18,12 @@ from .legality import has_room_for, traits_of
 from .multistage import expand_multistage
 from .persistent import deciding_axes, make_persistent
 from .residency import (
-    MANY_TILES,
     better_by_two,
     economised,
     lonely_with_producer,
     registers_between_products,
     shared_by_two,
+    tiles_that_pay,
 )
 from .roles import GROUP_WARPS, expand_roles
 from .rotation import rotate_loops
@@ -34,6 +34,8 @@ from .write_back import put_results
 
 #: Products of one loop beyond which a kernel whose programs all take the same time is not persistent by default.
 MOST_PRODUCTS = 2
+#: Rows of a warp's accumulators (PTX ISA, wgmma.mma_async, "Register Fragments"): a group has 64.
+WARP_ROWS = 16
 
 
 def structure(work: GpuWork) -> None:
@@ -63,13 +65,13 @@ def find_streams(work: GpuWork) -> None:
     # What pays is a group of warps that copies for the next tile already, and it uses the copy engine alone.
     copied = all(group.engine == "tma" for stream in work.streams for group in stream.groups)
     if work.single is not None:
-        two = shared_by_two(work.function, work.streams, work.target, work.schedule)
-        few = two and MANY_TILES in work.denied
+        enough = tiles_that_pay(work.function, work.streams, work.target, work.schedule)
+        few = enough in work.denied
         if not copied or few or better_by_two(work.function, work.streams, work.target, work.schedule):
             work.function, work.persistent = work.single, False
             _find(work)
-        elif two:
-            work.guards = (*work.guards, MANY_TILES)
+        elif enough is not None:
+            work.guards = (*work.guards, enough)
     if not work.streams:
         work.persistent = bool(work.schedule.persistent)
         work.function = make_persistent(work.plain) if work.persistent else work.plain
@@ -148,10 +150,11 @@ def _of_warp_group(work: GpuWork, dot: Dot) -> bool:
 
 def _pays(work: GpuWork) -> bool:
     """Whether one program a processor is better: for one product of several warp groups, which fills the processor by
-    itself, for two, as in attention, where all programs take the same time, and for any number where pairs of programs
-    do, which are dealt out better than programs that differ. Gradients of attention that is not causal, with more
-    products in a loop, gain nothing (benchmarks/results/2026-11-25-h100-tiles and 2026-11-25-h100,
-    attention-forward.json and attention-backward.json)."""
+    itself, for two, as in attention, where all programs take the same time and each warp group has rows of its own, and
+    for any number where pairs of programs do, which are dealt out better than programs that differ. Gradients of
+    attention that is not causal, with more products in a loop, gain nothing (benchmarks/results/2026-11-25-h100-tiles
+    and 2026-11-25-h100, attention-forward.json and attention-backward.json), nor do two groups that share 64 rows
+    (2026-11-26-h100-last, walks.txt)."""
     several = work.schedule.num_warps >= 2 * WARPS_PER_GROUP
     if not several or not _specialises(work) or traits_of(work.function).waits:
         return False
@@ -160,7 +163,9 @@ def _pays(work: GpuWork) -> bool:
     deciding = deciding_axes(work.function)
     loops = [op.body for op in work.function.walk() if isinstance(op, For)]
     most = max((sum(isinstance(op, Dot) for op in body.walk()) for body in loops), default=0)
-    return deciding == frozenset({0}) or (deciding == frozenset() and most == MOST_PRODUCTS)
+    rows = min(dot.acc.type.shape[-2] for dot in _dots(work))
+    alike = most == MOST_PRODUCTS and rows >= WARP_ROWS * work.schedule.num_warps
+    return deciding == frozenset({0}) or (deciding == frozenset() and alike)
 
 
 def _dots(work: GpuWork) -> list[Dot]:

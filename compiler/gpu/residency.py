@@ -39,6 +39,9 @@ FEW_ACCUMULATORS = 16
 #: same time, those are done sooner. Of 256 tiles of 128 by 128 in 2048^3 on an H100 with 132 processors 0.89 of the
 #: time, of 128 tiles in 1024^3 0.87 to 0.91 (benchmarks/results/2026-11-25-h100-tiles, tiles.json).
 MANY_TILES = Guard(PROGRAMS, "least", 3)
+#: The same where a processor holds one block: with no more programs than processors, walks save nothing, and pairs of
+#: programs leave half of the processors idle (1.8 of the time of attention; 2026-11-26-h100-last, walks.txt).
+SEVERAL_TILES = Guard(PROGRAMS, "least", 2)
 #: Products of a loop up to which one of them runs while threads work on the result of the other.
 TURNED_PRODUCTS = 2
 #: Inner dimension of a product, after which the tensor cores have caught up with the copies of their block.
@@ -119,6 +122,17 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
         and 2 * registers * 32 * (warps + 1) <= REGISTER_FILE
         and 2 * shared <= target.shared_bytes + RESERVED_BYTES
     )
+
+
+def tiles_that_pay(
+    function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule
+) -> Guard | None:
+    """How many programs a processor must have for one that walks over them to pay; None where that is not known to be
+    more than one program in all: a single product in tiles that fill a processor."""
+    if shared_by_two(function, streams, target, schedule):
+        return MANY_TILES
+    products = sum(isinstance(op, Dot) for op in function.walk())
+    return SEVERAL_TILES if products > 1 else None
 
 
 def better_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:

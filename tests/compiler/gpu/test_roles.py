@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Roles, Wgmma, slot_of
-from deuteron.compiler.gpu.residency import MANY_TILES
+from deuteron.compiler.gpu.residency import MANY_TILES, SEVERAL_TILES
 from deuteron.compiler.ir.core import Op, Value
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.elementwise import Constant
@@ -183,6 +183,26 @@ def test_programs_of_several_products_stay_where_all_take_as_long(
         outermost = next(op for op in function.walk() if isinstance(op, For))
         in_pairs = isinstance(outermost.step.op, Constant)  # else from program to program
         assert in_pairs == ("program_id" in end)
+
+
+def chained(to_gpu, end: str, rows: int, **options):
+    types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp16:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
+    text = CHAINED.replace("(tl.program_id(0) + 1) * BM if CAUSAL else N", end)
+    return to_gpu(text, types, {"CAUSAL": False, "THIRD": False, "BM": rows, "BN": 64}, 8, **options)
+
+
+@pytest.mark.parametrize("end", ["N", "(tl.program_id(0) + 1) * BM"])
+def test_programs_of_several_products_stay_where_there_are_more_than_processors(to_gpu, end: str) -> None:
+    """Pairs of few programs would leave half of the processors idle."""
+    assert SEVERAL_TILES in chained(to_gpu, end, 128).recipe.guards
+    of_few = chained(to_gpu, end, 128, denied=frozenset({SEVERAL_TILES})).recipe
+    assert not of_few.persistent and SEVERAL_TILES not in of_few.guards
+    assert SEVERAL_TILES not in chained(to_gpu, end, 128, persistent=True).recipe.guards, "the author says so"
+
+
+@pytest.mark.parametrize(("end", "persistent"), [("N", False), ("(tl.program_id(0) + 1) * BM", True)])
+def test_warp_groups_that_share_rows_stay_for_pairs_alone(to_gpu, end: str, persistent: bool) -> None:
+    assert chained(to_gpu, end, 64).recipe.persistent == persistent
 
 
 def test_small_boxes_go_by_the_copy_engine_only_where_warp_groups_multiply(to_gpu) -> None:
