@@ -124,9 +124,7 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
     )
 
 
-def tiles_that_pay(
-    function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule
-) -> Guard | None:
+def tiles_that_pay(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> Guard | None:
     """How many programs a processor must have for one that walks over them to pay; None where that is not known to be
     more than one program in all: a single product in tiles that fill a processor."""
     if shared_by_two(function, streams, target, schedule):
