@@ -155,15 +155,15 @@ def _pays(work: GpuWork) -> bool:
     attention that is not causal, with more products in a loop, gain nothing (benchmarks/results/2026-11-25-h100-tiles
     and 2026-11-25-h100, attention-forward.json and attention-backward.json), nor do two groups that share 64 rows
     (2026-11-26-h100-last, walks.txt)."""
-    several = work.schedule.num_warps >= 2 * WARPS_PER_GROUP
-    if not several or not _specialises(work) or traits_of(work.function).waits:
+    several, dots = work.schedule.num_warps >= 2 * WARPS_PER_GROUP, _dots(work)
+    if not several or not dots or not _specialises(work) or traits_of(work.function).waits:
         return False
-    if len(_dots(work)) == 1:
+    if len(dots) == 1:
         return True
     deciding = deciding_axes(work.function)
     loops = [op.body for op in work.function.walk() if isinstance(op, For)]
     most = max((sum(isinstance(op, Dot) for op in body.walk()) for body in loops), default=0)
-    rows = min(dot.acc.type.shape[-2] for dot in _dots(work))
+    rows = min(dot.acc.type.shape[-2] for dot in dots)
     alike = most == MOST_PRODUCTS and rows >= WARP_ROWS * work.schedule.num_warps
     return deciding == frozenset({0}) or (deciding == frozenset() and alike)
 
