@@ -131,19 +131,24 @@ class Ingest:
                 of the delivery are.
         """
         refusal: DeuteronError | None = None
+        told: dict[int, tuple[Delivery, TuneEvent]] = {}  # by number; read before other writers have to wait
+        for item in events:
+            try:
+                told.setdefault(item.sequence, (item, event_from_json(item.event)))
+            except SchemaError as error:
+                refusal = refusal or error
         with self.store.write() as tx:
             job = tx.jobs.lock(job_id)
-            known = tx.events.delivered(job_id, claim_id, [item.sequence for item in events])
-            for item in events:
-                if item.sequence in known:
-                    continue
+            for sequence in tx.events.delivered(job_id, claim_id, list(told)):
+                del told[sequence]
+            for item, event in told.values():
                 try:
-                    event = event_from_json(item.event)
                     with tx.part():
                         self._apply(tx, job, claim_id, item, event)
                 except (SchemaError, TooLong, Conflict) as error:
                     refusal = refusal or error
-                job = tx.jobs.get(job_id)
+                if isinstance(event, JobFinished | JobFailed | JobCancelled):
+                    job = tx.jobs.get(job_id)
             self._advance(tx, job_id)
             receipt = self._receipt(tx, job_id, claim_id)
         self.signals.notify(job_id)

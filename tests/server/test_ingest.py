@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.event import listen
 from sqlalchemy.exc import OperationalError
 
 from deuteron.server import Settings
@@ -431,3 +432,21 @@ def test_a_database_that_is_away_does_not_end_the_dispatcher(service: Any, monke
     monkeypatch.setattr("deuteron.server.dispatch.supervisor._STANDBY_S", 0.0)
     dispatcher._run("http://here")
     assert led == ["http://here"] * 2
+
+
+def test_events_that_are_none_keep_no_other_writer_waiting(service: tuple[ServiceContext, str]) -> None:
+    """A thousand of them took seconds in which nobody else could write."""
+    context, job_id = service
+    statements: list[str] = []
+    listen(context.store.database.engine, "before_cursor_execute", lambda *seen: statements.append(seen[2]))
+    for events in (deliveries([{}] * 999), [Delivery(1, {"kind": "nothing"})] * 999):
+        with pytest.raises(SchemaError):
+            context.ingest.deliver(job_id, claim_id="run", events=events)
+    assert len(statements) < 30
+
+
+def test_a_number_twice_in_one_delivery_is_one_event(service: tuple[ServiceContext, str]) -> None:
+    context, job_id = service
+    started = JobStarted("softmax_kernel", "cpu/test", "random", 1, 5, None).to_json()
+    context.ingest.deliver(job_id, claim_id="run", events=[Delivery(1, started), Delivery(1, started)])
+    assert kinds(context, job_id).count("job_started") == 1
