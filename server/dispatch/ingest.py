@@ -122,7 +122,7 @@ class Ingest:
             known = known_searches(tx, job.kernel_name, limit=KNOWN_AT_MOST, without=job_id)
         return Claim(job, finished, known)
 
-    def deliver(self, job_id: str, *, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
         """Store a worker's events. Safe to repeat.
 
         Raises:

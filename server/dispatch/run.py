@@ -115,7 +115,7 @@ def deliver_leftovers(bench: Bench, link: Link) -> int:
     with _courier:
         for leftover in leftovers(bench.spool):
             try:
-                link.deliver(leftover.job_id, leftover.claim_id, leftover.deliveries)
+                leftover.deliver(link.deliver)
             except ServiceError as error:
                 if not is_unwanted(error.status):
                     raise

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner.codec import decode
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.event_log import EventLog
+from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
 from .ingest import Delivery
 
 logger = logging.getLogger("deuteron.worker")
 
 _SUFFIX = ".jsonl"
+#: Events of one delivery, which other writers wait for: they take some milliseconds each, and a server takes 1000.
+AT_ONCE = 200
 #: How long a file is kept that the server does not want.
 KEPT_S = 30 * 86400.0
 
@@ -50,7 +54,7 @@ class Spool:
             self._unsent.append(delivery)
         return True
 
-    def unsent(self, limit: int = 200) -> list[Delivery]:
+    def unsent(self, limit: int = AT_ONCE) -> list[Delivery]:
         """The oldest events that the server has not acknowledged."""
         return self._unsent[:limit]
 
@@ -67,12 +71,27 @@ class Spool:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a dead run left behind."""
+    """What a dead run left behind: all of its events, also those that the server has."""
 
     path: Path
     job_id: str
     claim_id: str
     deliveries: list[Delivery]
+
+    def deliver(self, take: Callable[[str, str, Sequence[Delivery]], object]) -> None:
+        """Have ``take``, of a link or a store, store the events, :data:`AT_ONCE` at a time. What it does not want keeps
+        no others from it, and is raised in the end; any other refusal is raised at once."""
+        refusals: list[DeuteronError] = []
+        for first in range(0, len(self.deliveries), AT_ONCE):
+            try:
+                take(self.job_id, self.claim_id, self.deliveries[first : first + AT_ONCE])
+            except DeuteronError as error:
+                lasting = not isinstance(error, ServiceUnreachable | ServiceError)
+                if not (lasting or (isinstance(error, ServiceError) and is_unwanted(error.status))):
+                    raise
+                refusals.append(error)
+        if refusals:
+            raise refusals[0]
 
 
 def is_unwanted(status: int) -> bool:

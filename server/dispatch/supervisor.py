@@ -231,7 +231,7 @@ class DaskDispatcher:
         unwanted = 0
         for leftover in leftovers(spool):
             try:
-                self._ingest.deliver(leftover.job_id, claim_id=leftover.claim_id, events=leftover.deliveries)
+                leftover.deliver(self._ingest.deliver)
             except (NotFound, DeuteronError) as error:
                 logger.warning("%s is kept for %d days: %s", leftover.path, KEPT_S / 86400, error)
                 set_aside(leftover)

@@ -450,3 +450,39 @@ def test_a_number_twice_in_one_delivery_is_one_event(service: tuple[ServiceConte
     started = JobStarted("softmax_kernel", "cpu/test", "random", 1, 5, None).to_json()
     context.ingest.deliver(job_id, claim_id="run", events=[Delivery(1, started), Delivery(1, started)])
     assert kinds(context, job_id).count("job_started") == 1
+
+
+class CountingLink:
+    """A server that takes 1000 events at once, as the API does, and does not know one of them."""
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+        if len(events) > 1000:
+            raise ServiceError("too many", status=422, problem={})
+        self.taken += [item.sequence for item in events]
+        if any(item.sequence == 7 for item in events):
+            raise ServiceError("an event of a newer version", status=422, problem={})
+        return Receipt(proceed=False, cancel=False)
+
+
+def test_a_long_run_leaves_more_events_than_a_server_takes_at_once(service: Any) -> None:
+    """All that it had measured without a server stayed on the worker's disk, and was removed after thirty days."""
+    context, job_id = service
+    folder = context.settings.directory("spool")
+    left = Spool(folder, job_id, "ticket.run")
+    for _ in range(1030):
+        left.append(JobStarted("k", "cpu/test", "random", 1, 5, None).to_json())
+    left.close()
+    bench = Bench("http://127.0.0.1:1", "", "cpu", context.settings.home, "x:y", folder)
+    link = CountingLink()
+    assert deliver_leftovers(bench, cast(Link, link)) == 0 and left.path.exists(), "one is not wanted"
+    assert link.taken == list(range(1, 1031))
+    assert deliver_leftovers(bench, cast(Link, RefusingLink(404))) == 0 and left.path.exists()
+    with pytest.raises(ServiceError):
+        deliver_leftovers(bench, cast(Link, RefusingLink(401)))
+    dispatcher = DaskDispatcher(context.settings, context.store, context.ingest, "")
+    assert dispatcher._store_leftovers(folder) == 0 and not left.path.exists()
+    with context.store.read() as tx:
+        assert len(tx.events.delivered(job_id, "ticket.run")) == 1030
