@@ -7,7 +7,6 @@ read and decoded, and remembered by the shape that was asked for.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from deuteron.tuner import BUILTINS, ConfigRecord, RecordIndex, builtin_workload, shape_key
+from deuteron.tuner.codec import decode
 from deuteron.tuner.job import parse_shape
 from deuteron.tuner.records.nearest import ShapeSet
 
@@ -172,7 +172,7 @@ class Groups:
 def read(tx: Transaction, group: Group, shapes: Collection[str] | None) -> RecordIndex:
     """The stored records of a group; of these shapes only, if they are given."""
     return RecordIndex(
-        ConfigRecord.from_json(json.loads(config.body)) for config in tx.configs.candidates(*group, shape_keys=shapes)
+        decode(text, ConfigRecord, ConfigRecord.noun) for text in tx.configs.candidates(*group, shape_keys=shapes)
     )
 
 

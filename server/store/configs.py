@@ -124,15 +124,15 @@ class Configs:
 
     def candidates(
         self, kernel_hash: str, device_keys: Iterable[str], dtype: str, *, shape_keys: Collection[str] | None = None
-    ) -> list[StoredConfig]:
-        """Everything a lookup for this kernel, these devices and dtype may answer with, device by device; of these
-        shapes only, if they are given."""
-        found: list[StoredConfig] = []
+    ) -> list[str]:
+        """The texts of everything a lookup for this kernel, these devices and dtype may answer with, device by device;
+        of these shapes only, if they are given."""
+        found: list[str] = []
         for device_key in device_keys:
-            query = select(_TABLE).where(*_in_group(kernel_hash, [device_key], dtype))
+            query = select(ConfigRow.body).where(*_in_group(kernel_hash, [device_key], dtype))
             if shape_keys is not None:
                 query = query.where(ConfigRow.shape_key.in_(shape_keys))
-            found += map(_config, self.connection.execute(query))
+            found += self.connection.execute(query).scalars()
         return found
 
     def count_of(self, kernel_hash: str, device_keys: Collection[str], dtype: str) -> int:

@@ -152,7 +152,7 @@ def test_a_large_group_that_was_emptied_answers_as_one_that_never_had_records(
     questions = [Question(HASH, DEVICES[0].key, {"M": 100, dim: 64}, "f32") for dim in ("N", "Z")]
     assert before.answer(questions[0]).match == "nearest_shape"
     with store.write() as tx:
-        for config in tx.configs.candidates(HASH, [DEVICES[0].key], "f32"):
+        for config in [c for c in tx.configs.page() if c.device_key == DEVICES[0].key]:
             tx.configs.withdraw(config.id, who="me", reason="wrong")
     found = [said(before, question, strict=False) for question in questions]
     assert found == [said(after, question, strict=False) for question in questions]

@@ -21,7 +21,7 @@ SAME_MARGIN = 0.01
 MIN_PAIRS = 8
 
 
-class Interval(Document, frozen=True):
+class Interval(Document, frozen=True, gc=False):
     """A median of ``samples`` values with its confidence interval. Times are in ns, speed-ups are ratios."""
 
     noun: ClassVar[str] = "interval"

@@ -46,7 +46,7 @@ def canonical_name(name: str) -> str:
     return "-".join(kept or words)
 
 
-class DeviceFingerprint(Document, frozen=True):
+class DeviceFingerprint(Document, frozen=True, gc=False):
     """What makes two devices tune alike. Fields that are not known are None and match anything."""
 
     noun: ClassVar[str] = "device"
@@ -75,18 +75,7 @@ class DeviceFingerprint(Document, frozen=True):
     @property
     def key(self) -> str:
         """The canonical text: ``cuda/h100/cc90/sm132/80gib/700w``, unknown parts left out."""
-        parts = [self.kind, self.canonical]
-        if self.compute_capability is not None:
-            parts.append("cc{}{}".format(*self.compute_capability))
-        if self.sm_count is not None:
-            parts.append(f"{'sm' if self.kind == 'cuda' else 'cores'}{self.sm_count}")
-        if self.memory_gib is not None:
-            parts.append(f"{self.memory_gib}gib")
-        if self.mig:
-            parts.append(f"mig-{self.mig}")
-        if self.power_cap_watts is not None:
-            parts.append(f"{self.power_cap_watts:.0f}w")
-        return "/".join(parts)
+        return _key(self)
 
     @classmethod
     def from_key(cls, key: str) -> DeviceFingerprint:
@@ -138,3 +127,20 @@ class DeviceFingerprint(Document, frozen=True):
 
 def _watts(device: DeviceFingerprint) -> int | None:
     return None if device.power_cap_watts is None else round(device.power_cap_watts)
+
+
+@lru_cache(maxsize=4096)
+def _key(device: DeviceFingerprint) -> str:
+    """Kept, because thousands of records are of one device."""
+    parts = [device.kind, device.canonical]
+    if device.compute_capability is not None:
+        parts.append("cc{}{}".format(*device.compute_capability))
+    if device.sm_count is not None:
+        parts.append(f"{'sm' if device.kind == 'cuda' else 'cores'}{device.sm_count}")
+    if device.memory_gib is not None:
+        parts.append(f"{device.memory_gib}gib")
+    if device.mig:
+        parts.append(f"mig-{device.mig}")
+    if device.power_cap_watts is not None:
+        parts.append(f"{device.power_cap_watts:.0f}w")
+    return "/".join(parts)

@@ -18,7 +18,8 @@ from .fingerprint import DeviceFingerprint
 _NAMESPACE = uuid.UUID("6f0d0d1e-6c0a-4c87-9b0e-7d2a6f6b6f53")
 
 
-class ConfigRecord(Document, frozen=True):
+# Services keep a hundred thousand records: of these, and of what they are made of, Python's collector looks at none.
+class ConfigRecord(Document, frozen=True, gc=False):
     """What a search found. It is never slower than the default: ``config`` differs from ``default_config`` only where
     the final measurement called it FASTER; else it is the default, and ``speedup`` is exactly 1.
 
