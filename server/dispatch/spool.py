@@ -6,6 +6,7 @@ left behind by a process that died, and whoever finds it delivers it.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ logger = logging.getLogger("deuteron.worker")
 _SUFFIX = ".jsonl"
 #: Events of one delivery, which other writers wait for: they take some milliseconds each, and a server takes 1000.
 AT_ONCE = 200
+#: Their bytes: a server takes four times as many (``max_body_bytes``), and what it does not take is lost.
+BYTES_AT_ONCE = 1 << 20
 #: How long a file is kept that the server does not want.
 KEPT_S = 30 * 86400.0
 
@@ -54,9 +57,9 @@ class Spool:
             self._unsent.append(delivery)
         return True
 
-    def unsent(self, limit: int = AT_ONCE) -> list[Delivery]:
-        """The oldest events that the server has not acknowledged."""
-        return self._unsent[:limit]
+    def unsent(self, limit: int | None = None) -> list[Delivery]:
+        """The oldest events that the server has not acknowledged; without a limit as many as one delivery takes."""
+        return at_once(self._unsent) if limit is None else self._unsent[:limit]
 
     def acknowledge(self, count: int) -> None:
         """The server has the first ``count`` of the unsent events."""
@@ -79,12 +82,14 @@ class Leftover:
     deliveries: list[Delivery]
 
     def deliver(self, take: Callable[[str, str, Sequence[Delivery]], object]) -> None:
-        """Have ``take``, of a link or a store, store the events, :data:`AT_ONCE` at a time. What it does not want keeps
-        no others from it, and is raised in the end; any other refusal is raised at once."""
+        """Have ``take``, of a link or a store, store the events, some at a time. What it does not want keeps no others
+        from it, and is raised in the end; any other refusal is raised at once."""
         refusals: list[DeuteronError] = []
-        for first in range(0, len(self.deliveries), AT_ONCE):
+        sent = 0
+        while batch := at_once(self.deliveries[sent:]):
+            sent += len(batch)
             try:
-                take(self.job_id, self.claim_id, self.deliveries[first : first + AT_ONCE])
+                take(self.job_id, self.claim_id, batch)
             except DeuteronError as error:
                 lasting = not isinstance(error, ServiceUnreachable | ServiceError)
                 if not (lasting or (isinstance(error, ServiceError) and is_unwanted(error.status))):
@@ -92,6 +97,17 @@ class Leftover:
                 refusals.append(error)
         if refusals:
             raise refusals[0]
+
+
+def at_once(deliveries: list[Delivery]) -> list[Delivery]:
+    """The first of them that go into one request: :data:`AT_ONCE`, of :data:`BYTES_AT_ONCE` together, but one at
+    least."""
+    size = 0
+    for count, item in enumerate(deliveries[:AT_ONCE]):
+        size += len(json.dumps(item.to_json()))
+        if count and size > BYTES_AT_ONCE:
+            return deliveries[:count]
+    return deliveries[:AT_ONCE]
 
 
 def is_unwanted(status: int) -> bool:

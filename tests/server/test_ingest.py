@@ -25,7 +25,7 @@ from deuteron.server.dispatch.leases import LeaseClock
 from deuteron.server.dispatch.link import Link
 from deuteron.server.dispatch.reporter import MOST_UNSENT, Reporter
 from deuteron.server.dispatch.run import Bench, deliver_leftovers, forget_dead_runs
-from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
+from deuteron.server.dispatch.spool import KEPT_S, Leftover, Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
 from deuteron.server.files import remove_parts
 from deuteron.server.store import Conflict, JobState, NewJob, TooLong
@@ -486,3 +486,21 @@ def test_a_long_run_leaves_more_events_than_a_server_takes_at_once(service: Any)
     assert dispatcher._store_leftovers(folder) == 0 and not left.path.exists()
     with context.store.read() as tx:
         assert len(tx.events.delivered(job_id, "ticket.run")) == 1030
+
+
+def test_one_delivery_is_no_larger_than_a_server_takes(service: Any) -> None:
+    """Of failed trials with long errors, which a run without a server gathers, it took none, and they were gone."""
+    context, job_id = service
+    left = Spool(context.settings.directory("spool"), job_id, "ticket.run")
+    for size in (700_000, 400_000, 5_000_000, 10, 20):
+        left.append({"kind": "nothing", "error": "x" * size})
+    assert [item.sequence for item in left.unsent()] == [1]
+    left.acknowledge(1)
+    assert [item.sequence for item in left.unsent()] == [2]
+    taken: list[list[int]] = []
+    deliveries = [Delivery(1, {}), *left.unsent(4)]
+    leftover = Leftover(left.path, job_id, "ticket.run", deliveries)
+    leftover.deliver(lambda job, claim, events: taken.append([item.sequence for item in events]))
+    assert taken == [[1, 2], [3], [4, 5]]
+    left.acknowledge(4)
+    left.close()
