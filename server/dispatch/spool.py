@@ -90,9 +90,10 @@ class Leftover:
             sent += len(batch)
             try:
                 take(self.job_id, self.claim_id, batch)
+            except ServiceUnreachable:
+                raise
             except DeuteronError as error:
-                lasting = not isinstance(error, ServiceUnreachable | ServiceError)
-                if not (lasting or (isinstance(error, ServiceError) and is_unwanted(error.status))):
+                if isinstance(error, ServiceError) and not is_unwanted(error.status):
                     raise
                 refusals.append(error)
         if refusals:
