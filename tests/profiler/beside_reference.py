@@ -211,8 +211,6 @@ LISTED_FAILURES = {
     "KeyError": "util of a file without bytes or flops",
 }
 ROUNDING = "the last of 16 digits of a float"
-#: A rate of a scope is a sum over a sum over a unit: so many half units in the last place, of two orders of summation.
-ROUNDINGS = 8 * 2.0**-53
 SUMS = "sums of flops and bytes over scopes, where Proton has nan"
 PEAKS = "util on architectures whose peaks differ (docs/profiling.md)"
 #: Architectures whose peaks are others here.
@@ -237,7 +235,7 @@ def explained(mine: str, theirs: str, reasons: list[str], used: set[str]) -> boo
             continue
         if reason == PEAKS or (reason == SUMS and y == "nan"):
             used.add(reason)
-        elif math.isclose(float(x), float(y), rel_tol=ROUNDINGS):
+        elif math.isclose(float(x), float(y), rel_tol=4e-16):
             used.add(ROUNDING)
         else:
             return False
