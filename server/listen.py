@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from deuteron import migrations
 
 from .backup import refuse_unfinished
+from .interrupts import stop_request
 from .settings import Settings, SettingsError
 from .store import ServiceStore
 
@@ -41,11 +42,12 @@ def serve(settings: Settings) -> None:
         require_tokens_exist(settings, store)
         listener = bind(settings)
         settings = dataclasses.replace(settings, port=listener.getsockname()[1])
-        logger.info("listening on %s", settings.base_url)
-        config = server_config(create_app(settings, store=store), settings)
-        gc.collect()
-        gc.freeze()  # all that was imported stays: to look through it anew keeps every request waiting for 0.1 s
-        uvicorn.Server(config).run(sockets=[listener])
+        with stop_request() as stop:
+            logger.info("listening on %s", settings.base_url)
+            config = server_config(create_app(settings, store=store), settings)
+            gc.collect()
+            gc.freeze()  # all that was imported stays: to look through it anew keeps every request waiting for 0.1 s
+            stop.run(uvicorn.Server(config), listener)
     finally:
         store.close()
 

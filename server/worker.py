@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .dispatch.resources import detected_devices
+from .interrupts import block_interrupts
 from .settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -58,8 +60,9 @@ async def _serve(scheduler: str, server_url: str, settings: Settings, devices: S
     dask.config.set(WORKER_CONFIG)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    block_interrupts()
+    threading.Thread(target=_await_interrupt, args=(loop, stop), name="deuteron-interrupt", daemon=True).start()
     benches = [
         Bench(server_url, settings.token, device, settings.home, settings.runner, settings.lock_folder)
         for device in devices
@@ -70,6 +73,13 @@ async def _serve(scheduler: str, server_url: str, settings: Settings, devices: S
                 group.create_task(_measure_for(scheduler, bench, settings.directory("workers"), stop))
     except* SettingsError as errors:
         raise errors.exceptions[0] from None
+
+
+def _await_interrupt(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """The measuring processes inherit what the loop's thread blocks, so Ctrl-C is waited for in one of its own."""
+    signal.sigwait({signal.SIGINT})
+    with suppress(RuntimeError):  # the loop has ended by itself
+        loop.call_soon_threadsafe(stop.set)
 
 
 async def _measure_for(scheduler: str, bench: Bench, folder: Path, stop: asyncio.Event) -> None:

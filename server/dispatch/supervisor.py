@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 import uuid
@@ -17,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from deuteron.compiler.errors import DeuteronError
 
 from ..files import remove_parts
+from ..interrupts import block_interrupts
 from ..learning.trainer import Trainer
 from ..settings import EMBEDDED, Settings
 from ..store import Job, JobState, NotFound, ServiceStore
@@ -100,9 +100,7 @@ class DaskDispatcher:
             self._thread.join(timeout=20)
 
     def _thread_main(self, server_url: str) -> None:
-        # Ctrl-C reaches every process of a terminal. Threads and processes made from here on inherit this mask: workers
-        # end when they are told to, not in the middle of their start.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        block_interrupts()
         self._run(server_url)
 
     def _run(self, server_url: str) -> None:
