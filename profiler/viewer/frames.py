@@ -10,6 +10,8 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import cast
 
 from ..contexts import METADATA_SCOPE
@@ -42,7 +44,8 @@ class FrameTree:
 
     ``frames`` are the descriptions in the file, ``parents`` and ``depths`` number them (a root has the parent -1 and
     the depth 0). ``cells`` holds, for each metric, the values of the frames that have one. ``inclusive`` names the
-    metrics that are summed over subtrees, ``exclusive`` the others, in the order of the file.
+    metrics that are summed over subtrees, ``exclusive`` the others, in the order of the file. ``written`` are the
+    frames in the order of the file, if that is another one.
     """
 
     frames: list[dict[str, object]]
@@ -54,6 +57,7 @@ class FrameTree:
     exclusive: list[str]
     devices: DeviceInfo = field(default_factory=dict)
     sums: dict[str, Numbers] = field(default_factory=dict)
+    written: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -72,7 +76,7 @@ class FrameTree:
     def totals(self, metric: str) -> Numbers:
         """The sum of a metric over each frame's subtree, of those that have a value; nan if none has."""
         if metric not in self.sums:
-            self.sums[metric] = subtree_sums(self.own(metric), self.parents)
+            self.sums[metric] = subtree_sums(self.own(metric), self.parents, self.written or range(len(self)))
         return self.sums[metric]
 
     def keep(self, kept: Sequence[bool]) -> FrameTree:
@@ -92,18 +96,48 @@ class FrameTree:
             self.inclusive,
             self.exclusive,
             self.devices,
+            written=[place[index] for index in self.written if index in place],
         )
 
 
-def subtree_sums(values: Numbers, parents: Sequence[int]) -> Numbers:
-    """Sums over subtrees of values, given each one's parent (which comes before it); nan stands for no value."""
+def subtree_sums(values: Numbers, parents: Sequence[int], order: Sequence[int]) -> Numbers:
+    """Sums over subtrees of values, given each one's parent and an order, parents first; nan stands for no value.
+
+    A frame's own value comes first, then the sums of its children in the order, as Proton's viewer adds them: its
+    numbers are to be found again to the last digit.
+    """
     sums = list(values)
-    for index in range(len(sums) - 1, -1, -1):
-        value, parent = sums[index], parents[index]
-        if parent >= 0 and value == value:
-            above = sums[parent]
-            sums[parent] = value + above if above == above else value
+    below: dict[int, list[Number]] = {}  # by parent, the last child first
+    for index in reversed(order):
+        terms = below.pop(index, None)
+        if terms is not None:
+            terms.append(sums[index])
+            terms.reverse()
+            sums[index] = _sum(terms)
+        if parents[index] >= 0:
+            below.setdefault(parents[index], []).append(sums[index])
     return sums
+
+
+def _sum(terms: Numbers) -> Number:
+    """The sum of those that have a value, rounded as by NumPy; nan if none has."""
+    if all(term != term for term in terms):
+        return NAN
+    return _pairwise([term if term == term else 0 for term in terms])
+
+
+def _pairwise(terms: Numbers) -> Number:
+    """NumPy's order: from 8 numbers on in eight lanes, from 128 on by halves of whole lanes."""
+    count = len(terms)
+    if count > 128:
+        half = count // 2 // 8 * 8
+        return _pairwise(terms[:half]) + _pairwise(terms[half:])
+    whole = count // 8 * 8
+    rest = terms[whole:]
+    if whole:
+        a, b, c, d, e, f, g, h = (reduce(add, terms[lane:whole:8]) for lane in range(8))
+        rest = [((a + b) + (c + d)) + ((e + f) + (g + h)), *rest]
+    return reduce(add, rest)
 
 
 def read_tree(source: Source) -> FrameTree:
@@ -148,7 +182,8 @@ def tree_of(database: Literal) -> FrameTree:
     frames = [cast(dict[str, object], nodes[index]["frame"]) for index in order]
     names = [cast(str, frame["name"]) for frame in frames]
     devices = cast(DeviceInfo, database[1]) if len(database) > 1 else {}
-    tree = FrameTree(frames, names, above, depths, cells, [], [], devices)
+    written = sorted(range(len(order)), key=order.__getitem__)
+    tree = FrameTree(frames, names, above, depths, cells, [], [], devices, written=written)
     root = cast(dict[str, object], database[0]["metrics"])
     summed = [*root, *(metric for metric in cells if metric not in root and is_inclusive(metric))]
     tree.inclusive = [metric for metric in summed if is_summed(metric) and tree.is_number(metric)]

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import deuteron.profiler.viewer as proton_viewer
 from deuteron.profiler import MetricError, MetricNotFound, Profile
 from deuteron.profiler.cli import viewer_main
+from deuteron.profiler.viewer.frames import read_tree
 
 H100 = {
     "arch": "90",
@@ -385,6 +387,32 @@ def test_shares_of_what_no_subtree_sums_are_of_the_sum_of_all() -> None:
     profile.add(("s", "b"), {"loss": 3.0})
     found = rows(proton_viewer.render(profile, ["loss/%"]))
     assert (found["a"], found["b"]) == (["25.000"], ["75.000"])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_sums_are_rounded_as_by_numpy_in_the_order_of_the_file(seed: int) -> None:
+    """Proton's viewer adds a frame's own value and its children's, as they are in the file, with NumPy."""
+    draw = np.random.default_rng(seed)
+    count = int(draw.integers(1, [8, 130, 3000][seed % 3]))
+    values = draw.normal(size=count) * 10.0 ** draw.integers(-6, 6, size=count)
+    values[draw.random(count) < 0.2] = np.nan
+    values[0] = 1.0
+    names = [f"{number:08x}" for number in draw.permutation(count)]
+    children = [
+        {
+            "frame": {"name": name, "type": "function"},
+            "metrics": {} if np.isnan(value) else {"x": value},
+            "children": below,
+        }
+        for name, value in zip(names[1:], values[1:], strict=True)
+        for below in [[{"frame": {"name": "y", "type": "function"}, "metrics": {"y": 1}, "children": []}]]
+    ]
+    literal = [
+        {"frame": {"name": "ROOT", "type": "function"}, "metrics": {"x": values[0], "y": 0}, "children": children}
+    ]
+    tree = read_tree(json.dumps([*literal, {}]))
+    assert tree.names[1::2] == sorted(names[1:])
+    assert tree.totals("x")[0] == np.sum(np.nan_to_num(values))
 
 
 def test_a_folder_for_the_output_is_a_message(h200_profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
