@@ -19,19 +19,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     does what the system says of a path among the arguments, or an argument that is no UTF-8 text where text is wanted;
     anything else that escapes is a defect and keeps its traceback.
     """
+    try:
+        return _main(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt:  # wherever it comes: the modules of the commands take a moment to import
+        return INTERRUPTED
+
+
+def _main(given: list[str]) -> int:
     from deuteron.compiler.errors import DeuteronError  # lazy: help starts without the compiler
 
     from .app import run  # lazy: every command's module
 
-    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         code = run(given)
         sys.stdout.flush()
     except DeuteronError as error:
         _complain(str(error))
         return USER_ERROR
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except BrokenPipeError:
         # Python would complain once more when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Ctrl-C on a service and on a worker: it reaches the whole process group, at any moment, and nobody prints a
+"""Ctrl-C on a command, a service, a worker: it reaches the whole process group, at any moment, and nobody prints a
 traceback."""
 
 from __future__ import annotations
@@ -95,6 +95,21 @@ def test_a_signal_is_not_lost_while_the_service_starts(tmp_path: Path, name: str
     assert "listening on" in done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == code
+
+
+def test_a_command_is_interrupted_while_its_modules_are_imported():
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'deuteron.cli.app':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "from deuteron.cli import main\n"
+        "sys.exit(main(['devices']))\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 _SCHEDULER = """
