@@ -139,6 +139,12 @@ def inherited_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def import_first_from(folder: Path) -> None:
+    """Python processes that are started from now on look for modules in ``folder`` before they look elsewhere."""
+    others = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path and path != str(folder)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *others])
+
+
 def all_knobs() -> tuple[Knob[object], ...]:
     """Every knob once, in the order of this file: for documentation and ``--help``."""
     return tuple(dict.fromkeys(_REGISTRY.values()))

@@ -21,7 +21,8 @@ from suite_plugin import Journal, Suite
 
 from deuteron.compat import inductor
 from deuteron.compat.after_import import after_import
-from deuteron.compat.triton import Autotuner, install
+from deuteron.compat.alias import install_for_all
+from deuteron.compat.triton import Autotuner
 from deuteron.compiler.runtime.launch.hooks import add_launch_hook
 
 
@@ -50,7 +51,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     options = early_config.known_args_namespace
     if options.suite_helpers_from:
         put_in_place(options.suite_helpers_from)
-    install()
+    install_for_all()
     if not options.suite_on_gpu:
         after_import("fla.utils._device", fla_on_hopper if options.suite_simulate else fla_on_cpu)
         after_import("flag_gems.runtime.backend.device", flag_gems_on_cpu)

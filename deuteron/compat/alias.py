@@ -13,9 +13,11 @@ import warnings
 from collections.abc import Mapping, Sequence
 from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import CodeType, ModuleType
 
 from deuteron.compat.after_import import after_import
+from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.runtime.devices import prefer
 
@@ -55,6 +57,19 @@ def install() -> None:
     from deuteron.compat.triton.runtime.driver import current_device  # lazy: that package imports this module
 
     prefer(current_device)
+
+
+def install_for_all() -> None:
+    """As :func:`install`, also in the Python processes that this one starts: workers of a pool, ranks of a group.
+
+    Raises:
+        DeuteronError: Triton itself is imported already.
+    """
+    install()
+    folder = Path(__file__).with_name("started")
+    knobs.import_first_from(folder)
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))  # which multiprocessing hands on
 
 
 def _serve_inductor() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,56 @@ def test_install_refuses_when_triton_is_there():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "imported already" in done.stdout
+
+
+SPAWNING = """
+import multiprocessing, subprocess, sys
+import numpy as np
+
+def child(results):
+    import importlib.util
+    assert importlib.util.find_spec("triton") is not None and "triton" not in sys.modules
+    import triton.language as tl
+    from kernels import add_one
+    import triton, deuteron.language
+    x = np.zeros(4, np.float32)
+    add_one[(1,)](x)
+    results.put((x.tolist(), tl is deuteron.language, triton.__name__, sys.modules["triton"] is triton))
+
+if __name__ == "__main__":
+    for method in ("spawn", "forkserver"):
+        context = multiprocessing.get_context(method)
+        results = context.SimpleQueue()
+        process = context.Process(target=child, args=(results,))
+        process.start()
+        process.join(60)
+        print(method, process.exitcode, results.get() if process.exitcode == 0 else None)
+    code = "import kernels, triton.language.extra.libdevice, triton; print(triton.__version__)"
+    print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip())
+"""
+KERNELS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add_one(x):
+    i = tl.arange(0, 4)
+    tl.store(x + i, tl.load(x + i) + 1)
+"""
+
+
+def test_processes_that_the_program_starts_find_deuteron(tmp_path: Path):
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    (tmp_path / "program.py").write_text(SPAWNING)
+    # Triton itself would be found as this is: anywhere but in the first folder.
+    (tmp_path / "other" / "triton").mkdir(parents=True)
+    (tmp_path / "other" / "triton" / "__init__.py").write_text("raise ImportError('this is another one')")
+    command = [sys.executable, "-P", "-m", "deuteron.compat.triton", "program.py"]
+    path = os.pathsep.join(filter(None, [str(tmp_path / "other"), str(tmp_path), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found = "([1.0, 1.0, 1.0, 1.0], True, 'deuteron.compat.triton', True)"
+    lines = [f"{method} 0 {found}" for method in ("spawn", "forkserver")]
+    assert done.stdout.splitlines()[:2] == lines, done.stderr
+    assert done.stdout.splitlines()[2:] == ["3.7.1"]

@@ -1,4 +1,5 @@
-"""``python -m deuteron.compat.triton SCRIPT [ARGS]``: a program that imports triton, with deuteron in its place.
+"""``python -m deuteron.compat.triton SCRIPT [ARGS]``: a program that imports triton, with deuteron in its place, and so
+for the Python processes that it starts.
 
 ``-m MODULE [ARGS]`` runs a module instead, such as ``triton.tools.compile``.
 """
@@ -10,7 +11,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from deuteron.compat.alias import install
+from deuteron.compat.alias import install_for_all
 
 
 def main(arguments: list[str]) -> int:
@@ -24,7 +25,7 @@ def main(arguments: list[str]) -> int:
     if not script.is_file():
         print(f"error: there is no file {script}", file=sys.stderr)
         return 2
-    install()
+    install_for_all()
     sys.argv = arguments
     sys.path.insert(0, str(script.parent))
     runpy.run_path(str(script), run_name="__main__")
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_module(name: str, arguments: list[str]) -> int:
-    install()
+    install_for_all()
     try:
         found = importlib.util.find_spec(name)
     except ImportError:

@@ -1,0 +1,9 @@
+"""``import triton`` in a process that was started by a program with deuteron in Triton's place."""
+
+import sys
+
+from deuteron.compat.alias import install
+
+# The import system returns what bears this module's name in the end.
+del sys.modules[__name__]
+install()
