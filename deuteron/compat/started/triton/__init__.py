@@ -4,6 +4,7 @@ import sys
 
 from deuteron.compat.alias import install
 
-# The import system returns what bears this module's name in the end.
-del sys.modules[__name__]
-install()
+if __name__ == "triton":
+    # The import system returns what bears this module's name in the end.
+    del sys.modules[__name__]
+    install()
