@@ -16,12 +16,17 @@ if TYPE_CHECKING:
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
-def block_interrupts() -> None:
-    """Blocks SIGINT for this thread, and for the threads and processes that it starts from here on: they end when
-    they are told to, not in the middle of their start."""
+@contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Blocks SIGINT for this thread, and for the threads and processes that it starts in the block: they end when they
+    are told to, not in the middle of their start."""
     # It is started with the first process that is spawned, and then unblocks what was blocked.
     resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class StopRequest:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .dispatch.resources import detected_devices
-from .interrupts import block_interrupts
+from .interrupts import interrupts_blocked
 from .settings import Settings, SettingsError
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def run_worker(
             f"device {missing[0]!r} is not present on this machine",
             hint=f"present: {', '.join(present)}",
         )
-    asyncio.run(_serve(scheduler, server_url, settings, chosen))
+    with interrupts_blocked():
+        asyncio.run(_serve(scheduler, server_url, settings, chosen))
 
 
 async def _serve(scheduler: str, server_url: str, settings: Settings, devices: Sequence[str]) -> None:
@@ -61,7 +62,6 @@ async def _serve(scheduler: str, server_url: str, settings: Settings, devices: S
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    block_interrupts()
     threading.Thread(target=_await_interrupt, args=(loop, stop), name="deuteron-interrupt", daemon=True).start()
     benches = [
         Bench(server_url, settings.token, device, settings.home, settings.runner, settings.lock_folder)
@@ -73,13 +73,16 @@ async def _serve(scheduler: str, server_url: str, settings: Settings, devices: S
                 group.create_task(_measure_for(scheduler, bench, settings.directory("workers"), stop))
     except* SettingsError as errors:
         raise errors.exceptions[0] from None
+    finally:
+        stop.set()
 
 
 def _await_interrupt(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     """The measuring processes inherit what the loop's thread blocks, so Ctrl-C is waited for in one of its own."""
-    signal.sigwait({signal.SIGINT})
-    with suppress(RuntimeError):  # the loop has ended by itself
-        loop.call_soon_threadsafe(stop.set)
+    while not stop.is_set():
+        if signal.sigtimedwait({signal.SIGINT}, _LOOK_S) is not None:
+            with suppress(RuntimeError):  # the loop has ended by itself
+                loop.call_soon_threadsafe(stop.set)
 
 
 async def _measure_for(scheduler: str, bench: Bench, folder: Path, stop: asyncio.Event) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from deuteron.compiler.errors import DeuteronError
 
 from ..files import remove_parts
-from ..interrupts import block_interrupts
+from ..interrupts import interrupts_blocked
 from ..learning.trainer import Trainer
 from ..settings import EMBEDDED, Settings
 from ..store import Job, JobState, NotFound, ServiceStore
@@ -100,8 +100,8 @@ class DaskDispatcher:
             self._thread.join(timeout=20)
 
     def _thread_main(self, server_url: str) -> None:
-        block_interrupts()
-        self._run(server_url)
+        with interrupts_blocked():
+            self._run(server_url)
 
     def _run(self, server_url: str) -> None:
         said = False

@@ -177,3 +177,9 @@ def test_a_measuring_process_is_not_interrupted_while_it_starts(
     assert all(mask >> (signal.SIGINT - 1) & 1 for mask in blocked)
     assert not any(mask >> (signal.SIGTERM - 1) & 1 for mask in blocked), "who starts them ends them"
     assert "Traceback" not in log.read_text()
+
+
+def test_a_worker_leaves_the_signals_as_they_were(run):
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert run("worker", "tcp://127.0.0.1:1", "--device", "cpu", "--server", "http://127.0.0.1:1").code == 2
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
