@@ -26,6 +26,28 @@ def has_worker(log: Path) -> bool:
     return b"deuteron_workers 1" in urllib.request.urlopen(f"{address(log)}/metrics", timeout=10).read()
 
 
+def interrupt(arguments: list[str], home: Path, log: Path, ready: Callable[[int], bool]) -> None:
+    """Run a command, send SIGINT to its process group when that is ``ready``, and wait for its end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "deuteron.cli", *arguments],
+            env={**os.environ, "DEUTERON_HOME": str(home)},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while not ready(process.pid) and time.monotonic() < deadline:
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(60)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     "ready",
     [
@@ -35,24 +57,7 @@ def has_worker(log: Path) -> bool:
 )
 def test_control_c_ends_the_service_quietly(tmp_path: Path, ready: Callable[[Path], bool]):
     log = tmp_path / "serve.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "deuteron.cli", "serve", "--port", "0"],
-            env={**os.environ, "DEUTERON_HOME": str(tmp_path / "home")},
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + 60
-        while not ready(log) and time.monotonic() < deadline:
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.1)
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait(60)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    interrupt(["serve", "--port", "0"], tmp_path / "home", log, lambda _: ready(log))
     text = log.read_text()
     assert "listening on" in text
     assert "Traceback" not in text, text
@@ -156,23 +161,13 @@ def test_a_measuring_process_is_not_interrupted_while_it_starts(
     if command == "worker":
         options = [request.getfixturevalue("scheduler"), "--server", "http://127.0.0.1:1", "--device", "cpu"]
     log = tmp_path / "log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "deuteron.cli", command, *options],
-            env={**os.environ, "DEUTERON_HOME": str(tmp_path / "home")},
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + 60
-        while not (blocked := measuring(process.pid)) and time.monotonic() < deadline:
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)
-        process.wait(60)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+    blocked: list[int] = []
+
+    def starts(group: int) -> bool:
+        blocked.extend(measuring(group))
+        return bool(blocked)
+
+    interrupt([command, *options], tmp_path / "home", log, starts)
     assert blocked
     assert all(mask >> (signal.SIGINT - 1) & 1 for mask in blocked)
     assert not any(mask >> (signal.SIGTERM - 1) & 1 for mask in blocked), "who starts them ends them"
