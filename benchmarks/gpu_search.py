@@ -77,7 +77,7 @@ def tune(
     device: str = "cuda:0",
 ) -> list[Found]:
     """Runs ``deuteron tune`` and reads its journal."""
-    command = [sys.executable, "-P", "-m", "deuteron.cli", "tune", *kernel.arguments, "--device", device]
+    command = [sys.executable, "-P", "-m", "deuteron", "tune", *kernel.arguments, "--device", device]
     command += ["--seconds", str(seconds), "--trials", "1000", "--out", str(folder), *more]
     for shape in shapes:
         command += ["--shape", ",".join(f"{name}={size}" for name, size in shape.items())]

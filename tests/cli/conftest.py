@@ -87,7 +87,7 @@ def run_process() -> Run:
 
     def call(*arguments: object, **options: object) -> Ran:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "deuteron.cli", *map(str, arguments)],
+            [sys.executable, "-P", "-m", "deuteron", *map(str, arguments)],
             capture_output=True,
             text=True,
             timeout=240,

@@ -115,7 +115,7 @@ def test_cubin_goes_to_a_file(run, examples: Path, tmp_path: Path):
 def test_a_terminal_gets_no_binary(examples: Path):
     primary, secondary = pty.openpty()
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "deuteron.cli", "compile", f"{examples}/vector_add.py", "-q"]
+        [sys.executable, "-P", "-m", "deuteron", "compile", f"{examples}/vector_add.py", "-q"]
         + ["--target", "cuda:80", "--emit", "cubin"],
         stdout=secondary,
         stderr=subprocess.PIPE,

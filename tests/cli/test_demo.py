@@ -15,7 +15,7 @@ import pytest
 
 from deuteron.tuner import read_bundle
 
-COMMAND = [sys.executable, "-P", "-m", "deuteron.cli", "demo", "--device", "cpu"]
+COMMAND = [sys.executable, "-P", "-m", "deuteron", "demo", "--device", "cpu"]
 
 
 @pytest.mark.slow

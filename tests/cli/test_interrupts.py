@@ -30,7 +30,7 @@ def interrupt(arguments: list[str], home: Path, log: Path, ready: Callable[[int]
     """Run a command, send SIGINT to its process group when that is ``ready``, and wait for its end."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "deuteron.cli", *arguments],
+            [sys.executable, "-P", "-m", "deuteron", *arguments],
             env={**os.environ, "DEUTERON_HOME": str(home)},
             stdout=output,
             stderr=output,

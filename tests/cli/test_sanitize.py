@@ -94,7 +94,7 @@ def test_bad_input(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "softmax"])
 def test_examples_are_clean(examples: Path, name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "deuteron.cli", "sanitize", "--json", f"{examples}/{name}.py"],
+        [sys.executable, "-P", "-m", "deuteron", "sanitize", "--json", f"{examples}/{name}.py"],
         capture_output=True,
         text=True,
         timeout=300,
@@ -127,7 +127,7 @@ def test_a_program_that_imports_triton_is_checked_as_the_documentation_says(tmp_
         "@triton.jit\ndef k(x, n, B: tl.constexpr):\n    i = tl.arange(0, B)\n    tl.store(x + i, 1.0, mask=i <= n)\n"
         "k[(1,)](np.ones(5, np.float32), 5, B=8)\n"
     )
-    command = [sys.executable, "-m", "deuteron.compat.triton", "-m", "deuteron.cli", "sanitize", str(script)]
+    command = [sys.executable, "-m", "deuteron.compat.triton", "-m", "deuteron", "sanitize", str(script)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert ran.returncode == 1, ran.stderr
     assert "writes element 5 of x (5 elements" in ran.stdout

@@ -57,7 +57,7 @@ def test_unknown_command_and_option_are_usage_errors(run):
 
 def test_reader_that_goes_away_leaves_no_traceback(run_process, examples: Path):
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "deuteron.cli", "compile"]
+        [sys.executable, "-P", "-m", "deuteron", "compile"]
         + [f"{examples}/matmul.py:matmul_kernel", "--target", "cuda:90a", "-q"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -72,7 +72,7 @@ def test_reader_that_goes_away_leaves_no_traceback(run_process, examples: Path):
 
 def test_interrupt_ends_with_130(home: Path, living_members):
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "deuteron.cli", "tune", "matmul", "--seconds", "60"],
+        [sys.executable, "-P", "-m", "deuteron", "tune", "matmul", "--seconds", "60"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -52,7 +52,7 @@ class DemoService:
         # A session of its own: Ctrl-C reaches the demo only, which then stops the service in order; and whatever
         # processes the service has started can be ended together.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "deuteron.cli", *self._command()],
+            [sys.executable, "-P", "-m", "deuteron", *self._command()],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,

@@ -119,6 +119,6 @@ def test_what_is_no_box_or_has_no_counterpart_is_refused_at_its_place(what: str)
 
 def test_the_command_says_where_and_exits_with_2():
     command = ["compile", f"{EXAMPLES}/dropout.py:seeded_dropout_kernel", "--emit", "linalg", "-q"]
-    done = subprocess.run([sys.executable, "-m", "deuteron.cli", *command], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "deuteron", *command], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "mul_high cannot be written as linalg" in done.stderr
     assert "Traceback" not in done.stderr and not done.stdout

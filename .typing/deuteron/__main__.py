@@ -1,0 +1,1 @@
+../../deuteron/__main__.py
