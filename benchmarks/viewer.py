@@ -19,7 +19,7 @@ from collections import deque
 from pathlib import Path
 
 DEVICE = {"arch": "90", "bus_width": 5120, "clock_rate": 1755000, "memory_clock_rate": 2619000, "num_sms": 132}
-COMMAND = "import sys; from deuteron.profiler.cli import viewer_main; sys.exit(viewer_main(sys.argv[1:]))"
+COMMAND = "import sys; from deuteron.profiler.viewer.arguments import main; sys.exit(main())"
 
 
 def frame(name: str, **metrics: object) -> dict[str, object]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .contexts import METADATA_SCOPE
 from .correlation import Correlations
 from .device_metrics import CAPTURED_AT, Captured, DeviceMetrics
 from .metrics import Awaited
@@ -16,6 +15,7 @@ from .session import ProfileTarget
 from .sources.cupti import kernel_name
 from .sources.records import COPY_KINDS, KIND_MEMSET, Batch
 from .timeline import GraphNode, Lane, Timeline
+from .tree import METADATA_SCOPE
 
 if TYPE_CHECKING:
     import numpy as np

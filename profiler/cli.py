@@ -1,4 +1,4 @@
-"""The commands ``proton`` and ``proton-viewer``."""
+"""The command ``proton``."""
 
 from __future__ import annotations
 
@@ -60,13 +60,6 @@ def proton_main(arguments: Sequence[str] | None = None) -> int:
     except DeuteronError as error:
         print(f"proton: error: {error}", file=sys.stderr)
         return 2
-
-
-def viewer_main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``proton-viewer``; returns its exit code."""
-    from .viewer import main  # lazy: the viewer needs hatchet
-
-    return main(arguments)
 
 
 def _profile(options: argparse.Namespace) -> int:

@@ -19,10 +19,8 @@ from types import FrameType
 from typing import Protocol
 
 from .place import Epoch, OpenScope, Place
+from .tree import METADATA_OF, METADATA_SCOPE
 
-METADATA_SCOPE = "__proton_launch_metadata"
-#: Before the name of a kernel: the state in which its metadata are evaluated.
-METADATA_OF = f"{METADATA_SCOPE}:"
 # Code objects name files as they were imported, which may be through links.
 _HERE = Path(__file__).parent
 _INTERNAL_FILES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from .device_fields import describe_devices
 from .errors import UsageError
-from .profile import Profile
+from .profiles import Profile
 from .recorder import recorder
 from .session import RUNNING, Session, registry
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from types import CodeType, FrameType
+from typing import TYPE_CHECKING
 
-from .session import ProfileTarget
+if TYPE_CHECKING:
+    from .session import ProfileTarget
 
 
 class Epoch:

@@ -16,7 +16,7 @@ from deuteron.compiler.runtime.launch.lines import launch_with_lines
 from deuteron.compiler.runtime.launch.recorded import record_launches
 
 from . import contexts
-from .contexts import METADATA_OF, METADATA_SCOPE, SWITCHING, here
+from .contexts import SWITCHING, here
 from .errors import CuptiError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
@@ -26,6 +26,7 @@ from .places import places
 from .session import ProfileTarget, Session, registry
 from .sources.cupti import CuptiSource
 from .sources.driver import device_count
+from .tree import METADATA_OF, METADATA_SCOPE
 
 _PLAIN = frozenset({int, float, str, bool})
 

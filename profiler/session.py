@@ -15,7 +15,7 @@ from .chrome import to_chrome
 from .errors import MalformedProfile, ProfileFileError, UnknownSession, UsageError
 from .mode import Mode
 from .output.files import write_atomic
-from .profile import Profile
+from .profiles import Profile
 from .timeline import Timeline
 from .tree import Node
 

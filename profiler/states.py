@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from .contexts import METADATA_OF, METADATA_SCOPE, states
+from .contexts import states
 from .recorder import recorder
 from .session import registry
+from .tree import METADATA_OF, METADATA_SCOPE
 from .wrapping import decorated
 
 #: Names of the state of :class:`metadata_state`, as Proton calls them.

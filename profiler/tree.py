@@ -9,6 +9,10 @@ from .errors import MetricError
 from .metrics import Value, updates
 
 ROOT = "ROOT"
+#: The frame of what happens while metadata of launches are evaluated, as Proton calls it.
+METADATA_SCOPE = "__proton_launch_metadata"
+#: Before the name of a kernel: the state in which its metadata are evaluated.
+METADATA_OF = f"{METADATA_SCOPE}:"
 DeviceField = int | float | str
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deuteron.profiler.device_fields import device_fields
-from deuteron.profiler.profile import Profile
+from deuteron.profiler.profiles import Profile
 
 from .job import shape_key
 from .measure.bounds import explain

@@ -26,6 +26,7 @@ ALIASES = {
     "triton": "deuteron.compat.triton",
     "triton.language": "deuteron.language",
     "triton.profiler": "deuteron.profiler",
+    "triton.profiler.profile": "deuteron.profiler.api",
     "triton.profiler.proton": "deuteron.profiler.__main__",
     "triton.profiler.scope": "deuteron.profiler.scopes",
     "triton.profiler.state": "deuteron.profiler.states",
@@ -123,6 +124,10 @@ class _AliasLoader(Loader):
         name, as ``triton.runtime.driver`` is both."""
         module = importlib.import_module(self._own)
         self._spec = module.__spec__
+        for alias in self._aliases:  # what the package would import when the name is first used
+            package, _, name = alias.rpartition(".")
+            if package == spec.name:
+                getattr(module, name, None)
         below = f"{self._own}."
         for name in [known for known in sys.modules if known.startswith(below)]:
             sys.modules.setdefault(f"{spec.name}.{name.removeprefix(below)}", sys.modules[name])

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from numbers import Number
 from typing import Self
 
-from ..contexts import METADATA_SCOPE
 from ..errors import UsageError
 from ..places import places
+from ..tree import METADATA_SCOPE
 
 #: Here for programs that know Proton before 3.9; now it is in the module of states.
 COMPUTE_METADATA_SCOPE_NAME = METADATA_SCOPE

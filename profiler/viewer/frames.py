@@ -14,11 +14,11 @@ from functools import reduce
 from operator import add
 from typing import cast
 
-from ..contexts import METADATA_SCOPE
 from ..decode import check_literal, decode, read_literal
 from ..errors import EmptyProfile, MalformedProfile
 from ..metrics import TAKEN_NAMES
-from ..profile import Profile
+from ..profiles import Profile
+from ..tree import METADATA_SCOPE
 
 Literal = list[dict[str, object]]
 Source = str | os.PathLike[str] | Profile

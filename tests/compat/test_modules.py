@@ -28,6 +28,7 @@ USED = {
     "triton.profiler.hooks": "LaunchHook",
     "triton.profiler.hooks.launch": "COMPUTE_METADATA_SCOPE_NAME LaunchHook",
     "triton.profiler.language": "enter_scope exit_scope scope",
+    "triton.profiler.profile": "start activate deactivate finalize profile DEFAULT_PROFILE_NAME",
     "triton.profiler.proton": "main",
     "triton.profiler.scope": "scope cpu_timed_scope enter_scope exit_scope",
     "triton.profiler.state": "state COMPUTE_METADATA_SCOPE_NAME COMPUTE_METADATA_SCOPE_PREFIX",
@@ -108,7 +109,7 @@ assert ours is theirs and proton.mode is ours
 
 
 def test_modules_of_the_profiler_hide_no_class_of_their_name(program):
-    """``triton.profiler.scope`` is a module in import statements and a class as an attribute, and so is ``state``."""
+    """``triton.profiler.scope`` is a module in import statements and a class as an attribute, as others are."""
     program(
         """
 import sys
@@ -117,7 +118,9 @@ from triton.profiler.state import state
 from triton.profiler.scope import scope
 import triton.profiler.hooks.launch as launch
 import triton.profiler.scope, triton.profiler.state, triton.profiler.proton
+import triton.profiler.profile
 assert proton.state is state and proton.scope is scope and isinstance(state, type)
+assert proton.profile is not sys.modules["triton.profiler.profile"] and callable(proton.profile)
 import deuteron.profiler.states, deuteron.profiler
 assert sys.modules["triton.profiler.state"] is deuteron.profiler.states
 assert deuteron.profiler.scope is scope

@@ -6,13 +6,15 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from deuteron.compiler import knobs
 from deuteron.profiler import Profile
-from deuteron.profiler.cli import proton_main, viewer_main
+from deuteron.profiler.cli import proton_main
 from deuteron.profiler.session import registry
+from deuteron.profiler.viewer.arguments import main as viewer_main
 
 SCRIPT = """
 import sys
@@ -127,3 +129,16 @@ def test_disabled_profiling_runs_the_script_only(tmp_path: Path) -> None:
     with knobs.proton_disable.scope(True):
         assert proton_main(["s.py"]) == 0
     assert Path("ran").exists() and not Path("proton.hatchet").exists()
+
+
+def test_every_public_name_is_there() -> None:
+    """They are imported on their first use; no module of the package may stand in the place of a name."""
+    import deuteron.profiler as proton
+
+    modules = {name for name in proton.__all__ if isinstance(getattr(proton, name), ModuleType)}
+    assert modules == {"context", "data", "language", "mode", "specs"}
+    folder = Path(proton.__file__).parent
+    assert not {path.stem for path in folder.iterdir()} & set(proton.__all__) - modules
+    assert set(proton.__all__) <= set(dir(proton))
+    with pytest.raises(AttributeError, match=r"'deuteron.profiler' has no attribute 'begin'"):
+        proton.begin  # noqa: B018

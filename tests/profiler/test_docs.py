@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import deuteron.profiler.viewer as proton_viewer
-from deuteron.profiler.cli import proton_main, viewer_main
+from deuteron.profiler.cli import proton_main
+from deuteron.profiler.viewer.arguments import main as viewer_main
 from deuteron.profiler.viewer.arguments import parser
 
 PAGE = Path(__file__).parents[2] / "docs" / "profiling.md"

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deuteron.profiler import Profile
-from deuteron.profiler.cli import viewer_main
+from deuteron.profiler.viewer.arguments import main as viewer_main
 from deuteron.profiler.viewer.formats import FORMATS
 from deuteron.profiler.viewer.formats.exports import Export
 from deuteron.profiler.viewer.formats.flat import flattened

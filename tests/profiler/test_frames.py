@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import deuteron.profiler.viewer as proton_viewer
 from deuteron.profiler import EmptyProfile
-from deuteron.profiler.cli import viewer_main
+from deuteron.profiler.viewer.arguments import main as viewer_main
 from deuteron.profiler.viewer.columns import quotient
 from deuteron.profiler.viewer.frames import FrameTree, is_summed, read_tree, tree_of
 from deuteron.profiler.viewer.names import columns_wide, printable

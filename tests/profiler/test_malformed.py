@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from deuteron.profiler import MalformedProfile, Profile, ProfileFileError
-from deuteron.profiler.cli import viewer_main
+from deuteron.profiler.viewer.arguments import main as viewer_main
 
 GOOD = {"frame": {"name": "ROOT", "type": "function"}, "metrics": {"time (ns)": 1}, "children": []}
 

@@ -26,7 +26,7 @@ import deuteron as triton
 import deuteron.language as tl
 import deuteron.profiler as proton
 from deuteron.profiler import Profile
-from deuteron.profiler.cli import viewer_main
+from deuteron.profiler.viewer.arguments import main as viewer_main
 
 RECORDED = Path(__file__).parent / "data" / "proton-viewer.json"
 

@@ -12,7 +12,7 @@ import pytest
 
 import deuteron.profiler.viewer as proton_viewer
 from deuteron.profiler import MetricError, MetricNotFound, Profile
-from deuteron.profiler.cli import viewer_main
+from deuteron.profiler.viewer.arguments import main as viewer_main
 from deuteron.profiler.viewer.frames import read_tree
 
 H100 = {
@@ -339,11 +339,13 @@ def test_python_functions_of_the_viewer(h200_profile: Path, capsys: pytest.Captu
     assert "- time\n" in capsys.readouterr().out
 
 
-def test_help_does_not_import_pandas() -> None:
+def test_showing_a_profile_imports_neither_pandas_nor_the_compiler(h200_profile: Path) -> None:
     code = (
-        "import sys\nfrom deuteron.profiler.cli import viewer_main\n"
+        "import sys\nfrom deuteron.profiler.viewer.arguments import main as viewer_main\n"
+        f"assert viewer_main(['-m', 'time', '-o', '/dev/null', {str(h200_profile)!r}]) == 0\n"
         "try:\n    viewer_main(['-h'])\nexcept SystemExit:\n    pass\n"
         "heavy = {'pandas', 'hatchet', 'numpy', 'llvmlite', 'rich', 'msgpack'} & sys.modules.keys()\n"
+        "heavy |= {'deuteron.compiler.runtime', 'deuteron.profiler.session'} & sys.modules.keys()\n"
         "assert not heavy, heavy"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
