@@ -32,26 +32,16 @@ def is_own_origin(origin: str, host: str) -> bool:
 
 
 class WellFormed:
-    """Refuses requests whose Host is not a host name or whose body has two lengths, and paths and queries with a NUL,
-    which no database keeps."""
+    """Refuses requests whose Host is not a host name, and paths and queries with a NUL, which no database keeps."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            host = headers.get("host", "localhost")
+            host = Headers(scope=scope).get("host", "localhost")
             response = None
-            if "transfer-encoding" in headers and "content-length" in headers:
-                # Who stands before this service might read another length, and take the rest for a request.
-                response = problem_response(
-                    400,
-                    "two-lengths",
-                    "Content-Length and Transfer-Encoding both say where the body ends",
-                    headers={"Connection": "close"},
-                )
-            elif not host.isascii() or any(c in host for c in "/?#@ ") or split_address(f"//{host}") is None:
+            if not host.isascii() or any(c in host for c in "/?#@ ") or split_address(f"//{host}") is None:
                 response = problem_response(
                     400, "bad-host", f"{host[:80]!r} is not a host name", hint="send Host: name or Host: name:port"
                 )

@@ -1,23 +1,41 @@
-"""HTTP/1.1 as uvicorn speaks it, with a limit on how long a head may take to arrive, and errors in one form."""
+"""HTTP/1.1 as uvicorn speaks it, with limits on the length and the time of a head, and errors in one form.
+
+The parser is llhttp, by httptools: h11, which is written in Python, had a large part of the time of a lookup.
+What h11 would refuse and llhttp lets pass is looked at here: RFC 9112, sections 2.3, 3.2, 6.1 and 7.1.2.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import ClassVar
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .problems import problem_response
 
+#: Bytes of a request line and its headers together, and of what stands between the parts of a body.
+MOST_HEAD_BYTES = 64 << 10
+_TOO_LONG = f"the head is longer than {MOST_HEAD_BYTES >> 10} KiB"
+_VERSIONS = ("1.0", "1.1")
 
-class PatientProtocol(H11Protocol):
+
+class _NoRequest(Exception):
+    """Why bytes are no request."""
+
+
+class PatientProtocol(HttpToolsProtocol):
     """Closes connections whose next request does not get past its head in time: idle ones before their first request,
     and those that send a header now and then. (uvicorn itself watches only what is idle between requests.)"""
 
     head_seconds: ClassVar[float] = 30.0
     _head_timer: asyncio.TimerHandle | None = None
+    _reason = ""  # why the last bytes were refused
+    _deaf = False  # after such bytes nothing more is read
+    _in_head = False
+    _head_bytes = 0
+    _unread_bytes = 0  # received since the parser last had something to tell
+    _skipped = False  # while the parser reads a head that stands for one that was read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected."""
@@ -26,28 +44,136 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Some bytes came."""
-        super().data_received(data)
-        if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
+        if self._deaf:
+            return
+        self._unread_bytes += len(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        if self._unread_bytes > MOST_HEAD_BYTES and not self._deaf:
+            self._reason = _TOO_LONG
+            self.send_400_response("")
+        if self._is_answered and self.timeout_keep_alive_task is None and not self._deaf:
             self._watch()
         else:
             self._ignore()
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no HTTP, in the form of every other error, and close the connection."""
-        problem = problem_response(400, "bad-http", msg, hint="send HTTP/1.1 with one Host")
-        headers = [*problem.raw_headers, (b"connection", b"close")]
-        for event in (
-            h11.Response(status_code=400, headers=headers, reason=HTTPStatus(400).phrase.encode()),
-            h11.Data(data=bytes(problem.body)),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
+        self._deaf = True
         self._ignore()
         super().connection_lost(exc)
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser. Behind the head of a request for another protocol it reads no further, though there is none
+        here to go over to, and what follows is the request's body: a new parser reads on, behind a head with the same
+        body."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+            headers = dict(self.headers)
+            coded = b"transfer-encoding" in headers
+            body = (
+                b"Transfer-Encoding: chunked" if coded else b"Content-Length: " + headers.get(b"content-length", b"0")
+            )
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+            self._skipped = True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n" + body + b"\r\n\r\n")
+
+    # ---- what the parser tells -------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if self._skipped:
+            return
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """A part of the address."""
+        if not self._skipped:
+            self._count(url)
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header. One behind a body in chunks is nobody's: the application has read its headers."""
+        if self._in_head:
+            self._count(name, value)
+            super().on_header(name, value.strip(b" \t"))
+
+    def on_headers_complete(self) -> None:
+        """The end of a head: the application is called."""
+        if self._skipped:
+            self._skipped = False
+            return
+        self._in_head, self._unread_bytes = False, 0
+        self._check_head()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self._unread_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of a request."""
+        self._unread_bytes = 0
+        if not self.parser.should_upgrade():  # else its body follows
+            super().on_message_complete()
+
+    def _count(self, *parts: bytes) -> None:
+        self._head_bytes += sum(map(len, parts))
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self._refuse(_TOO_LONG)
+
+    def _check_head(self) -> None:
+        hosts = [value for name, value in self.headers if name == b"host"]
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        version = self.parser.get_http_version()
+        if self.parser.get_method() == b"CONNECT":
+            self._refuse("CONNECT is for proxies")
+        if version not in _VERSIONS:
+            self._refuse(f"HTTP/{version} is not spoken here")
+        if len(hosts) > 1 or (not hosts and version == "1.1"):
+            self._refuse("it has several Hosts" if hosts else "it has no Host")
+        if codings and (codings != [b"chunked"] or version == "1.0"):
+            self._refuse("its Transfer-Encoding is not chunked")
+        if not self.url.startswith(b"/") and _authority(self.url) not in hosts:
+            self._refuse("its address is of another host than Host")
+
+    def _refuse(self, reason: str) -> None:
+        self._reason = reason
+        raise _NoRequest(reason)
+
+    # ---- answers ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_answered(self) -> bool:
+        """Whether every request so far has its answer."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are no HTTP, in the form of every other error, and close the connection: at once, or when
+        the requests before them have their answers."""
+        self._deaf = True
+        self._ignore()
+        if not self._is_answered and (self.pipeline or not self.cycle.more_body):
+            self.cycle.keep_alive = False
+            return
+        if self._is_answered or not self.cycle.response_started:
+            detail = f"this is no HTTP request: {self._reason}" if self._reason else "this is no HTTP request"
+            problem = problem_response(400, "bad-http", detail, hint="send HTTP/1.1 with one Host")
+            lines = [name + b": " + value for name, value in (*problem.raw_headers, (b"connection", b"close"))]
+            self.transport.write(STATUS_LINE[400] + b"\r\n".join([*lines, b"", b""]) + bytes(problem.body))
+        if not self._is_answered:
+            self.cycle.disconnected = True  # it has no other answer
+        self.transport.close()
 
     def _watch(self) -> None:
         if self._head_timer is None:
@@ -57,6 +183,11 @@ class PatientProtocol(H11Protocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+
+def _authority(address: bytes) -> bytes:
+    """The host in ``http://host/path``."""
+    return address.partition(b"//")[2].partition(b"/")[0]
 
 
 def patient_protocol(head_seconds: float) -> type[PatientProtocol]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from io import TextIOWrapper
 from pathlib import Path, PurePath
 from typing import Annotated, TextIO
 
 import typer
+
+from deuteron.compiler.whole_file import whole_file
 
 from .errors import CommandError
 from .exports import FORMATS, ExportFormat, FolderFormat, read_source
@@ -171,12 +173,7 @@ def _refused(path: Path) -> Iterator[None]:
 @contextmanager
 def _replaced(path: Path) -> Iterator[TextIO]:
     """A file to write, which is whole under its name or not there."""
-    part = path.parent / f".{path.name}.{os.getpid()}"
-    try:
-        with part.open("w", encoding="utf-8", newline="") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.detach()

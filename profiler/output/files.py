@@ -1,32 +1,25 @@
-"""Writing a file so that no reader ever sees half of it."""
+"""Files of profiles."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 from pathlib import Path
+
+from deuteron.compiler.whole_file import whole_file
 
 from ..errors import ProfileFileError
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write ``data`` to a temporary file beside ``path``, force it to the disk, and rename it over ``path``.
+    """Write ``data`` under a name, whole or not at all (:func:`~deuteron.compiler.whole_file.whole_file`).
 
     Raises ProfileFileError with the system's reason (full disk, no permission, no such folder).
     """
     target = Path(path)
-    # Not longer for a long name, of which the system may take the whole.
-    temporary = target.parent / f".deuteron-{os.getpid()}-{threading.get_ident()}.tmp"
     try:
-        with temporary.open("wb") as file:
+        with whole_file(target) as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise ProfileFileError(
             f"cannot write {target}: {error.strerror or error}",
             hint="an earlier file of that name is unchanged; give a name on a disk with space that you may write to",

@@ -76,6 +76,10 @@ class Download:
     def _run(self) -> BundleDownload:
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if self.path.exists() and not self.path.is_file():
+            raise DownloadError(
+                f"{self.path} is no file", hint="a bundle is kept in one, which later pulls bring up to date"
+            )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         present = file_sha256(self.path) if self.path.is_file() else None
         if present is not None and next(self._parts(), None) is None:

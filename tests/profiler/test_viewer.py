@@ -339,10 +339,10 @@ def test_python_functions_of_the_viewer(h200_profile: Path, capsys: pytest.Captu
     assert "- time\n" in capsys.readouterr().out
 
 
-def test_showing_a_profile_imports_neither_pandas_nor_the_compiler(h200_profile: Path) -> None:
+def test_showing_a_profile_imports_neither_pandas_nor_the_compiler(h200_profile: Path, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom deuteron.profiler.viewer.arguments import main as viewer_main\n"
-        f"assert viewer_main(['-m', 'time', '-o', '/dev/null', {str(h200_profile)!r}]) == 0\n"
+        f"assert viewer_main(['-m', 'time', '-o', {str(tmp_path / 'tree')!r}, {str(h200_profile)!r}]) == 0\n"
         "try:\n    viewer_main(['-h'])\nexcept SystemExit:\n    pass\n"
         "heavy = {'pandas', 'hatchet', 'numpy', 'llvmlite', 'rich', 'msgpack'} & sys.modules.keys()\n"
         "heavy |= {'deuteron.compiler.runtime', 'deuteron.profiler.session'} & sys.modules.keys()\n"

@@ -187,7 +187,7 @@ def talk(address: tuple[str, int], *parts: bytes, pause_s: float = 0.0) -> tuple
         (
             b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"0\r\n\r\nGET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n",
-            "two-lengths",
+            "bad-http",
         ),
     ],
 )

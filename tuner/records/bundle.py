@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -20,6 +18,8 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from msgspec.structs import replace
+
+from deuteron.compiler.whole_file import whole_file
 
 from ..codec import Count, Document, canonical_json, decode, expect_object, parse_json
 from ..errors import BundleError, ExpressionError, SchemaError, SpaceError
@@ -206,17 +206,9 @@ def _signed(manifest: Manifest, key: SigningKey | None) -> Manifest:
 
 def _publish(path: Path, manifest: Manifest, body: BinaryIO) -> None:
     body.seek(0)
-    # By its own name instead of mkstemp's it is as readable as any file; the umask cannot be asked for, only changed.
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(manifest_line(manifest.to_json()))
-            shutil.copyfileobj(body, file, 1 << 20)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        file.write(manifest_line(manifest.to_json()))
+        shutil.copyfileobj(body, file, 1 << 20)
 
 
 def read_bundle(path: str | Path) -> Bundle:
