@@ -24,8 +24,9 @@ from .store import Transaction
 
 #: Records of a group that are decoded together, which takes some 0.1 ms each.
 MOST_WHOLE = 1000
-# Bounds memory: a record with its JSON takes about 3 KB, so this is some hundred MB at the very most.
-_MOST_RECORDS = 100_000
+# Bounds memory: a record takes about 3 KB, so this is 450 MB at the very most. One group too many costs dearly: some
+# lookup in a hundred then reads a whole group anew.
+_MOST_RECORDS = 150_000
 # What an index takes beside its records, in records: anybody can ask for any number of groups that have none.
 _INDEX_ITSELF = 2
 # Groups that are known to be large.
@@ -99,6 +100,7 @@ class Groups:
     def __init__(self, predictors: Predictors) -> None:
         self._predictors = predictors
         self._lock = threading.Lock()
+        self._arranging = threading.Lock()
         self._indexes: _Shelf[tuple[Group, str | None], RecordIndex] = _Shelf(_MOST_RECORDS)
         self._shapes: _Shelf[Group, GroupShapes] = _Shelf(_MOST_KEYS)
         self._large: OrderedDict[Group, None] = OrderedDict()
@@ -150,17 +152,19 @@ class Groups:
 
     def whole(self, tx: Transaction, group: Group, versions: tuple[int, ...]) -> RecordIndex:
         """All records and predictors of a group."""
-        with self._lock:
-            kept = self._indexes.get((group, None), versions)
-        # The version of an empty group does not tell when the kernel is tuned elsewhere, which answers name.
-        if kept is not None and len(kept):
-            return kept
-        index = self._arrange(tx, group, None)
-        if not len(index):
-            _tell_what_is_known(tx, index, group[0])
-        with self._lock:
-            self._indexes.put((group, None), versions, index, len(index) + _INDEX_ITSELF)
-        return index
+        # One at a time: whoever asks for the same meanwhile finds it made.
+        with self._arranging:
+            with self._lock:
+                kept = self._indexes.get((group, None), versions)
+            # The version of an empty group does not tell when the kernel is tuned elsewhere, which answers name.
+            if kept is not None and len(kept):
+                return kept
+            index = self._arrange(tx, group, None)
+            if not len(index):
+                _tell_what_is_known(tx, index, group[0])
+            with self._lock:
+                self._indexes.put((group, None), versions, index, len(index) + _INDEX_ITSELF)
+            return index
 
     def _arrange(self, tx: Transaction, group: Group, shapes: list[str] | None) -> RecordIndex:
         index = read(tx, group, shapes)

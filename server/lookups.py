@@ -4,7 +4,8 @@ The rules of the answer are the tuner's (:func:`deuteron.tuner.lookup`). Here is
 records of one (kernel, device, dtype) are parsed once and kept (``groups.py``), with the version counter of that
 group. What the names in a question stand for is kept, too, with the counters of everything that a lookup reads. One
 indexed read of those tells whether all of it is still current. What it said holds until this process writes, and for
-TRUST_SECONDS at most, since other processes write too.
+TRUST_SECONDS at most, since other processes write too. While lookups come it is read anew before that, beside them:
+else all that are under way would read it, one after the other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from deuteron.tuner import Answer, DeviceFingerprint, RecordIndex, shape_key
 from deuteron.tuner.errors import RecordNotFound
@@ -85,6 +88,8 @@ class Lookups:
         self._resolved: OrderedDict[tuple[str, str, str], _Resolved] = OrderedDict()
         self._trusted: _Trusted | None = None
         self._lock = threading.Lock()
+        self._reading_versions = threading.Lock()
+        self._renewal: threading.Thread | None = None
         self._groups = Groups(predictors)
         self._rows_read: OrderedDict[Group, int] = OrderedDict()
 
@@ -96,6 +101,8 @@ class Lookups:
             RecordNotFound: ``strict``, and there is no exact record.
         """
         found = self.recall(question, strict=strict)
+        if found is None and self._versions_were_read():
+            found = self.recall(question, strict=strict)
         if found is None:
             found = self._answer_from_store(question, strict)
             self._metrics.count("lookups", match=found.match)
@@ -110,8 +117,10 @@ class Lookups:
             ShapeMismatch: the kernel is tuned over other dims.
         """
         trusted = self._trusted
-        if trusted is None or trusted.generation != self._store.generation or self._clock() >= trusted.until:
+        if trusted is None or not self._holds(trusted):
             return None
+        if self._clock() >= trusted.until - TRUST_SECONDS / 2:
+            self._renew_beside()
         resolved = self._resolved_at(question, trusted.seen)
         if resolved is None:
             return None
@@ -124,12 +133,45 @@ class Lookups:
         self._metrics.count("lookups", match=found.match)
         return found
 
-    def _answer_from_store(self, question: Question, strict: bool) -> Answer:
+    def _holds(self, trusted: _Trusted) -> bool:
+        return trusted.generation == self._store.generation and self._clock() < trusted.until
+
+    def _versions_were_read(self) -> bool:
+        """Whether they are known now: read here, or by another lookup meanwhile. Not where they were before."""
+        seen = self._trusted
+        if seen is not None and self._holds(seen):
+            return False
+        with self._reading_versions:
+            trusted = self._trusted
+            if trusted is None or not self._holds(trusted):
+                self._read_versions()
+        return True
+
+    def _read_versions(self) -> None:
         # Before reading, so that a write in between makes what is remembered old at once.
         generation, until = self._store.generation, self._clock() + TRUST_SECONDS
         with self._store.read() as tx:
-            seen = (*tx.versions(), ("predictors", self._predictors.version()))
-            self._trusted = _Trusted(seen, generation, until)
+            self._trusted = _Trusted(self._versions_in(tx), generation, until)
+
+    def _versions_in(self, tx: Transaction) -> Versions:
+        return (*tx.versions(), ("predictors", self._predictors.version()))
+
+    def _renew_beside(self) -> None:
+        """Read the versions in a thread, unless one does."""
+        with self._lock:
+            if self._renewal is not None and self._renewal.is_alive():
+                return
+            self._renewal = threading.Thread(target=self._renew, name="deuteron-lookups", daemon=True)
+            self._renewal.start()
+
+    def _renew(self) -> None:
+        # What is wrong with the database is for lookups to say, once nothing holds any more.
+        with suppress(SQLAlchemyError), self._reading_versions:
+            self._read_versions()
+
+    def _answer_from_store(self, question: Question, strict: bool) -> Answer:
+        with self._store.read() as tx:
+            seen = self._versions_in(tx)
             resolved = self._resolved_at(question, seen) or self._resolve(tx, question, seen)
             index = self._groups.remembered(resolved.group, resolved.versions, question.shape)
             # An empty group's version does not tell when the kernel is tuned elsewhere, which the answer names.
