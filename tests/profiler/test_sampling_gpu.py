@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @deuteron.jit
 def copy(x, y, SIZE: tl.constexpr):
-    at = tl.arange(0, SIZE)
+    at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)  # each program has its own: none waits for another's stores
     for _ in range(1000):
         moved = tl.load(x + at)
         tl.store(y + at, moved)
@@ -30,7 +30,7 @@ def copy(x, y, SIZE: tl.constexpr):
 
 @pytest.mark.gpu
 def test_a_kernel_and_one_of_torch_on_a_gpu(torch: Any, tree: Callable) -> None:
-    x = torch.ones(1024, device="cuda")
+    x = torch.ones(8 * 1024, device="cuda")
     y = torch.zeros_like(x)
     copy[(1,)](x, y, SIZE=1024)  # without lines: compiled once more in the session
     torch.cuda.synchronize()
