@@ -77,7 +77,7 @@ def follow(
 async def _stream(request: Request, context: ServiceContext, job: Job, after: int) -> AsyncIterator[bytes]:
     yield b"retry: 1000\n\n"
     heartbeat = context.settings.heartbeat_seconds
-    last_sent = time.monotonic()
+    last_sent = looked = time.monotonic()
     async with context.feeds.follow(job) as feed:
         while True:
             if feed.failed is not None:
@@ -94,8 +94,11 @@ async def _stream(request: Request, context: ServiceContext, job: Job, after: in
             if feed.ended:
                 return
             await feed.wait(min(_LOOK_S, heartbeat))
-            if await request.is_disconnected():
-                return
-            if time.monotonic() - last_sent >= heartbeat:
+            now = time.monotonic()
+            if now - looked >= _LOOK_S:
+                looked = now
+                if await request.is_disconnected():
+                    return
+            if now - last_sent >= heartbeat:
                 yield b": still here\n\n"
-                last_sent = time.monotonic()
+                last_sent = now

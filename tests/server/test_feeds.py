@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import tracemalloc
 from dataclasses import dataclass
@@ -159,3 +160,41 @@ def test_streams_from_many_places_do_not_add_up() -> None:
         assert tracemalloc.get_traced_memory()[0] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_others_have_their_turn_while_streams_are_woken() -> None:
+    """A request takes some turns: each of them behind five hundred streams was a tenth of a second."""
+
+    async def run() -> tuple[int, list[int]]:
+        feed, woken_before_turn = Feed(1), []
+        woken = 0
+
+        async def stream() -> None:
+            nonlocal woken
+            await feed.wait(10)
+            woken += 1
+
+        async def request() -> None:
+            while woken < 100:
+                woken_before_turn.append(woken)
+                await asyncio.sleep(0)
+
+        streams = [asyncio.create_task(stream()) for _ in range(100)]
+        await asyncio.sleep(0)
+        asked = asyncio.create_task(request())
+        await feed.wake()
+        await asyncio.gather(asked, *streams)
+        return woken, woken_before_turn
+
+    woken, before_turns = asyncio.run(run())
+    assert woken == 100
+    assert max(b - a for a, b in itertools.pairwise(before_turns)) <= 32
+
+
+def test_streams_that_nobody_wakes_leave_nothing() -> None:
+    async def run() -> int:
+        feed = Feed(1)
+        await asyncio.gather(*(feed.wait(0.01) for _ in range(10)))
+        return len(feed._waiting)
+
+    assert asyncio.run(run()) == 0
