@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from . import context as context
     from . import data as data
+    from . import hooks as hooks
     from . import language as language
     from . import mode as mode
     from . import specs as specs
+    from . import viewer as viewer
     from .api import DEFAULT_PROFILE_NAME as DEFAULT_PROFILE_NAME
     from .api import activate as activate
     from .api import deactivate as deactivate
@@ -60,12 +62,14 @@ _HOMES = {
 }
 _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES = ("context", "data", "language", "mode", "specs")
+# Reached through the package, too: ``proton.hooks.LaunchHook``.
+_OTHER_MODULES = ("hooks", "viewer")
 
 __all__ = sorted({*_WHERE, *_MODULES})
 
 
 def __getattr__(name: str) -> object:
-    if name in _MODULES:
+    if name in _MODULES or name in _OTHER_MODULES:
         return import_module(f".{name}", __name__)
     home = _WHERE.get(name)
     if home is None:
@@ -76,4 +80,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE, *_MODULES})
+    return sorted({*globals(), *_WHERE, *_MODULES, *_OTHER_MODULES})

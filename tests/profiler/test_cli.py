@@ -140,5 +140,6 @@ def test_every_public_name_is_there() -> None:
     folder = Path(proton.__file__).parent
     assert not {path.stem for path in folder.iterdir()} & set(proton.__all__) - modules
     assert set(proton.__all__) <= set(dir(proton))
+    assert proton.hooks.LaunchMetadata is proton.LaunchMetadata
     with pytest.raises(AttributeError, match=r"'deuteron.profiler' has no attribute 'begin'"):
         proton.begin  # noqa: B018
