@@ -23,8 +23,7 @@ _GATHER_S = 0.05
 _BATCH = 200
 # Beyond these a stream reads by itself.
 _MOST_KEPT = 1000
-# Streams that are woken before others get their turn: to send takes each a tenth of a millisecond or two, and five
-# hundred at once kept every request waiting.
+# Streams that are woken before others get their turn: five hundred at once kept every request waiting.
 _WOKEN_TOGETHER = 16
 # Streams mostly stand at the same place; each that comes from elsewhere would add a copy of all that follows it.
 _MOST_JOINED = 8
