@@ -10,7 +10,9 @@ hour of the second over those of the first; a run that is not done after --limit
 search the default configuration is timed in its last phase: "a/a" are the ratios of these times, other devices busy
 over idle, of the shapes that the first device measured in both runs; "apart" counts those whose 95 % intervals do not
 meet. "idle" are seconds of a run in which workers had no job, of all workers together: before their first one, between
-two, and after their last one.
+two, and after their last one. "spent" are seconds of their jobs: "screen wait" for what was proposed and compiled,
+"check" and "measure" there and in races and finals, what these took beyond ("race rest", "final rest": processes and
+their inputs), and what was between trials of a job.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import math
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -55,11 +58,13 @@ class Search:
 
 @dataclass(frozen=True)
 class Job:
-    """A job that ended: who measured it, and when it began and ended, in seconds after the first submission."""
+    """A job that ended: who measured it, when it began and ended, in seconds after the first submission, and what its
+    seconds were spent on."""
 
     worker: str
     begin: float
     end: float
+    spent: dict[str, float]
 
 
 @dataclass
@@ -88,6 +93,13 @@ class Run:
             waits["after"] += self.seconds - own[-1].end
         return {when: round(seconds, 2) for when, seconds in waits.items()}
 
+    def spent(self) -> dict[str, float]:
+        """What the seconds of all jobs were spent on."""
+        total: Counter[str] = Counter()
+        for job in self.jobs:
+            total.update(job.spent)
+        return {what: round(seconds, 1) for what, seconds in total.items()}
+
 
 def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
     """A service with a worker for each device works off the jobs."""
@@ -101,6 +113,7 @@ def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
             ids = [site.submit(**job.to_json()) for job in jobs]
             complete = _work_off(site, ids, begin + limit)
             found = [site.job(job_id) for job_id in ids]
+            trials = [site.trials(job_id) for job_id in ids]
         except BaseException:
             print(site.log.read_text()[-3000:])
             raise
@@ -111,11 +124,7 @@ def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
             raise SystemExit(f"a job {job['state']}: {job['error']}")
     searches = [search for job in found for search in _searches(job)]
     submitted = min(_time(job, "created_at") for job in found)
-    ended = [
-        Job(job["worker"], _time(job, "started_at") - submitted, _time(job, "finished_at") - submitted)
-        for job in found
-        if job["finished_at"]
-    ]
+    ended = [_ended(job, made, submitted) for job, made in zip(found, trials, strict=True) if job["finished_at"]]
     return Run(list(devices), max(job.end for job in ended) if complete else limit, complete, searches, ended)
 
 
@@ -139,6 +148,20 @@ def _time(job: dict[str, Any], name: str) -> float:
     return datetime.fromisoformat(job[name]).timestamp()
 
 
+def _ended(job: dict[str, Any], trials: Sequence[dict[str, Any]], submitted: float) -> Job:
+    begin, end = _time(job, "started_at") - submitted, _time(job, "finished_at") - submitted
+    spent: Counter[str] = Counter()
+    for trial in (one["trial"] for one in trials):
+        phase, metrics, left = trial["phase"], trial["metrics"], float(trial["duration_s"])
+        for step in ("check", "measure"):
+            seconds = metrics.get(f"{step}_s", 0.0)
+            spent[f"{phase} {step}"] += seconds
+            left -= seconds
+        spent["screen wait" if phase == "screen" else f"{phase} rest"] += left
+    spent["between trials"] = end - begin - sum(spent.values())
+    return Job(job["worker"], begin, end, {what: round(seconds, 3) for what, seconds in spent.items()})
+
+
 def _searches(job: dict[str, Any]) -> Iterator[Search]:
     device = str(job["worker"]).partition("@")[0]
     for record in job["configs"]:
@@ -159,7 +182,9 @@ def compare(one: Run, all_: Run) -> dict[str, object]:
         "time": round(all_.seconds / one.seconds, 3) if one.complete and all_.complete else None,
         "searches_per_hour": [round(run.per_hour) for run in (one, all_)],
         "seconds": [round(run.seconds, 1) for run in (one, all_)],
+        "trials": [sum(search.trials for search in run.searches) for run in (one, all_)],
         "idle": [run.idle() for run in (one, all_)],
+        "spent": [run.spent() for run in (one, all_)],
     }
     if ratios:
         geomean = math.exp(statistics.fmean(map(math.log, ratios)))

@@ -2,61 +2,107 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from deuteron.tuner import ConfigRecord
-from deuteron.tuner.experience import KnownConfig, SearchLog, logs_of_records
+from deuteron.tuner import ConfigRecord, shape_key
+from deuteron.tuner.experience import KnownConfig, SearchLog, SearchPlace, logs_of_records
 from deuteron.tuner.experience.search_log import MOST_CONFIGS, MOST_LOGS
+from deuteron.tuner.job import parse_shape
 
-from .store import FoundTrial, Transaction
+from .store import FoundSearch, Transaction
+
+#: Searches that a run gets to start from. It uses half as many, of those that share configurations with it.
+NEIGHBOURS = 8
+#: Records whose shapes are compared with the one that is searched.
+MOST_RECORDS = 20_000
+
+T = TypeVar("T")
 
 
-def known_searches(
-    tx: Transaction, kernel: str, *, limit: int = MOST_LOGS, without: str | None = None
-) -> list[SearchLog]:
+def known_searches(tx: Transaction, kernel: str, *, limit: int = MOST_LOGS) -> list[SearchLog]:
     """Searches of the kernel of this name or hash, newest first: those whose trials are stored, then records without.
+    At most ``limit``."""
+    logs = _logs(tx, tx.trials.searches(kernel, kernel)[:limit])
+    records = _records(config.body for config in tx.configs.of_kernel(kernel, limit=limit))
+    return [*logs, *_without_trials(records, logs)][:limit]
 
-    ``without``: a job whose trials are left out. At most ``limit``.
-    """
-    stored = tx.configs.of_kernel(kernel, limit=limit)
-    records = [ConfigRecord.from_json(json.loads(config.body)) for config in stored]
-    trials = tx.trials.of_kernel(kernel, without=without)
+
+def nearest_searches(tx: Transaction, place: SearchPlace, *, limit: int, without: str | None = None) -> list[SearchLog]:
+    """Searches that say something about ``place``, nearest first: of the newest jobs, also of those that run, and
+    records whose trials are not stored. At most ``limit``. ``without``: a job whose trials are left out."""
+    searches = tx.trials.searches(place.kernel_name, place.kernel_hash, without=without)
+    logs = _logs(tx, _nearest(place, ((_place_of(search), search) for search in searches), limit))
+    places = itertools.islice(_places_of_records(tx, place), MOST_RECORDS)
+    near = _nearest(place, ((at, at) for at in places), limit)
+    records = _records(body for at in near for body in _bodies_at(tx, at))
+    return _nearest(place, ((log, log) for log in (*logs, *_without_trials(records, logs))), limit)
+
+
+def _nearest(place: SearchPlace, candidates: Iterable[tuple[SearchPlace | SearchLog, T]], limit: int) -> list[T]:
+    """What was measured nearest to ``place``, each with where it was; of those as near, the first."""
+    found = [(place.distance(at), what) for at, what in candidates]
+    near = [(distance, what) for distance, what in found if distance is not None]
+    return [what for _, what in sorted(near, key=lambda pair: pair[0])[:limit]]
+
+
+def _place_of(search: FoundSearch) -> SearchPlace:
+    shape = json.loads(search.shape)
+    return SearchPlace(search.kernel_name, search.kernel_hash, search.device_key, shape, search.dtype)
+
+
+def _logs(tx: Transaction, searches: Sequence[FoundSearch]) -> list[SearchLog]:
+    """The log of each search that there can be."""
     # Of the history, which keeps what others have replaced.
-    keys = tx.config_history.toolchains_of({trial.job_id for trial in trials})
+    keys = tx.config_history.toolchains_of({search.job_id for search in searches})
     toolchains = {job_id: json.loads(key) for job_id, key in keys.items()}
-    logs = _logs(trials, toolchains)[:limit]
-    places = {_place(log) for log in logs}
-    alone = [log for log in logs_of_records(records) if _place(log) not in places]
-    return [*logs, *alone][:limit]
-
-
-def _logs(trials: Iterable[FoundTrial], toolchains: Mapping[str, Mapping[str, str]]) -> list[SearchLog]:
-    """A log for each job, shape and dtype; ``toolchains`` by job."""
-    tasks: dict[tuple[str, str, str], list[FoundTrial]] = {}
-    for trial in trials:
-        tasks.setdefault((trial.job_id, trial.shape, trial.dtype), []).append(trial)
-    logs = (_log(found, toolchains.get(found[0].job_id, {})) for found in tasks.values())
+    logs = (_log(tx, search, toolchains.get(search.job_id, {})) for search in searches)
     return [log for log in logs if log is not None]
 
 
-def _log(found: list[FoundTrial], toolchain: Mapping[str, str]) -> SearchLog | None:
-    """The log of one task; None where a worker reported what no search can have, such as a size of 0."""
-    first = found[0]
-    fastest = sorted(found, key=lambda trial: trial.median_ns)[:MOST_CONFIGS]
+def _log(tx: Transaction, search: FoundSearch, toolchain: Mapping[str, str]) -> SearchLog | None:
+    """The log of one search; None where a worker reported what no search can have, such as a size of 0."""
+    fastest = tx.trials.fastest(search, limit=MOST_CONFIGS)
     try:
         return SearchLog(
-            first.kernel_name,
-            first.kernel_hash,
-            first.device_key,
-            json.loads(first.shape),
-            first.dtype,
-            tuple(KnownConfig(json.loads(trial.body)["config"], trial.median_ns) for trial in fastest),
+            search.kernel_name,
+            search.kernel_hash,
+            search.device_key,
+            json.loads(search.shape),
+            search.dtype,
+            tuple(KnownConfig(json.loads(body)["config"], time_ns) for time_ns, body in fastest),
             toolchain,
         )
     except ValueError:
         return None
 
 
-def _place(log: SearchLog) -> tuple[str, str, str, str]:
-    return log.kernel_hash, log.device, log.dtype, json.dumps(dict(log.shape), sort_keys=True)
+def _records(bodies: Iterable[str]) -> list[SearchLog]:
+    return logs_of_records(ConfigRecord.from_json(json.loads(body)) for body in bodies)
+
+
+def _without_trials(records: Iterable[SearchLog], logs: Iterable[SearchLog]) -> list[SearchLog]:
+    """Those of records that no log is of the same search."""
+    places = {_identity(log) for log in logs}
+    return [log for log in records if _identity(log) not in places]
+
+
+def _identity(log: SearchLog) -> tuple[str, str, str, str]:
+    return log.kernel_hash, log.device, log.dtype, shape_key(log.shape)
+
+
+def _places_of_records(tx: Transaction, place: SearchPlace) -> Iterator[SearchPlace]:
+    """Where there are records of the kernel, those of its own text first; read from an index alone."""
+    others = tx.kernels.hashes(place.kernel_name) - {place.kernel_hash}
+    for kernel_hash in (place.kernel_hash, *sorted(others)):
+        for device, dtype in tx.configs.places(kernel_hash):
+            shapes = dict.fromkeys(shape for *_, shape in tx.configs.keys_of(kernel_hash, [device], dtype))
+            for shape in shapes:
+                sizes = parse_shape(shape) if shape else {}
+                yield SearchPlace(place.kernel_name, kernel_hash, device, sizes, dtype)
+
+
+def _bodies_at(tx: Transaction, at: SearchPlace) -> list[str]:
+    return tx.configs.candidates(at.kernel_hash, [at.device], at.dtype, shape_keys=[shape_key(at.shape)])

@@ -59,6 +59,7 @@ def tune_locally(
     """
     check_strategy(spec.strategy)
     folder = folder or default_folder(spec)
+    logs = list(known)
     with Journal(folder, spec) as journal:
 
         def record_and_emit(event: TuneEvent) -> None:
@@ -72,7 +73,7 @@ def tune_locally(
             cancelled=cancelled,
             workdir=folder,
             evaluator=evaluator,
-            known=known,
+            known=lambda place: logs,
         )
         resumed = len(measured_with(setup_of(get_device(spec.device)), journal.trials))
         bundle, picture = folder / BUNDLE_NAME, folder / PICTURE_NAME

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
 
 Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
+#: Asked before each search for what others measured near its place.
+Known: TypeAlias = Callable[[SearchPlace], Iterable[SearchLog]]
 _MOST_NAME_BYTES = 200
 
 
@@ -95,16 +97,16 @@ def run_job(
     cancelled: Callable[[], bool] = lambda: False,
     workdir: Path,
     evaluator: EvaluatorFactory | None = None,
-    known: Iterable[SearchLog] = (),
+    known: Known = lambda place: (),
 ) -> list[ConfigRecord]:
     """Tune every shape and dtype of a job; the records, in order.
 
     ``emit`` gets each event as it happens, in this thread. ``finished``: trials of an earlier run of the same job; they
     are taken over, never measured again, and not emitted again, unless another device or toolchain measured them.
     ``cancelled`` is asked between trials; when it says True the records so far are returned after a JobCancelled event.
-    The profile is written to ``workdir`` as ``search.hatchet``. ``known``: what earlier searches measured; a search
-    starts from those of the same kernel, and from the shapes and dtypes of this job that are finished. ``evaluator``:
-    None for child processes on this machine.
+    The profile is written to ``workdir`` as ``search.hatchet``. ``known`` is asked before each search, which starts
+    from what it answers and from the shapes and dtypes of this job that are finished. ``evaluator``: None for child
+    processes on this machine.
 
     Raises:
         DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with
@@ -134,9 +136,10 @@ class _JobRun:
         cancelled: Callable[[], bool],
         workdir: Path,
         evaluator: EvaluatorFactory,
-        known: Iterable[SearchLog],
+        known: Known,
     ) -> None:
-        self._known = list(known)
+        self._known = known
+        self._own: list[SearchLog] = []
         self._spec = spec
         self._emit = emit
         self._cancelled = cancelled
@@ -229,21 +232,19 @@ class _JobRun:
 
     def _start(self, problem: Problem, space: Space) -> Start | None:
         """Where the search of a problem begins; None where nothing is known, or the strategy does not use it."""
-        if self._spec.strategy not in STARTING_FROM_OTHERS or not self._known:
+        if self._spec.strategy not in STARTING_FROM_OTHERS:
             return None
+        source, key = problem.source, self._fingerprint.key
+        place = SearchPlace(source.name, source.hash, key, dict(problem.dims), problem.dtype)
+        logs = [*self._own, *self._known(place)]
         processors = self._device.properties.sm_count or 1
-        waves = Waves(problem.spec, problem.dtype, processors)
-        return start_from(space, self._place(problem), self._known, waves.at)
-
-    def _place(self, problem: Problem) -> SearchPlace:
-        key = self._fingerprint.key
-        return SearchPlace(problem.source.name, problem.source.hash, key, dict(problem.dims), problem.dtype)
+        return start_from(space, place, logs, Waves(problem.spec, problem.dtype, processors).at) if logs else None
 
     def _learn(self, task: _Task) -> None:
         """Let what a finished task measured be known to those after it."""
         source, dims, dtype = task.problem.source, task.problem.dims, task.problem.dtype
         finished = ((dims, dtype, trial) for trial in task.trials)
-        self._known += logs_of_trials(source.name, source.hash, self._fingerprint.key, finished)
+        self._own += logs_of_trials(source.name, source.hash, self._fingerprint.key, finished)
 
     def _search(
         self,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from deuteron.tuner.experience.search_log import MOST_LOGS
 
 from ..auth import Reader
 from ..context import ContextDep
 from ..searches import known_searches
+from .routes import make_router
 from .schemas.fleet import SearchesAnswer
 
-router = APIRouter(prefix="/v1/searches", tags=["searches"])
+router = make_router("searches", "/v1/searches")
 
 
 @router.get("", summary="Read what earlier searches of a kernel measured")

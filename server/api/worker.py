@@ -7,16 +7,21 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Annotated
 
 from anyio import to_thread
-from fastapi import Request, Response, status
+from fastapi import Query, Request, Response, status
 
 from deuteron.tuner import DeviceFingerprint
 from deuteron.tuner.event_log import sync_folder
+from deuteron.tuner.experience import SearchPlace
+from deuteron.tuner.job import parse_shape
 
 from ..auth import WorkerPrincipal
 from ..context import ContextDep
 from ..dispatch.ingest import Delivery, Receipt
+from ..models import MOST_SHAPE_KEY
+from ..searches import NEIGHBOURS, nearest_searches
 from .routes import make_router
 from .schemas.fleet import (
     AnnounceAnswer,
@@ -27,6 +32,7 @@ from .schemas.fleet import (
     FinishedTrial,
     HeartbeatBody,
     ReceiptAnswer,
+    SearchesAnswer,
 )
 
 router = make_router("worker", "/v1/worker")
@@ -45,8 +51,26 @@ def claim(job_id: str, body: ClaimBody, context: ContextDep, _worker: WorkerPrin
             FinishedTrial(shape=json.loads(trial.shape), dtype=trial.dtype, trial=json.loads(trial.body))
             for trial in taken.finished
         ],
-        known=[log.to_json() for log in taken.known],
     )
+
+
+@router.get("/jobs/{job_id}/searches", summary="Read what other jobs know of a search")
+def get_neighbours(
+    job_id: str,
+    context: ContextDep,
+    _worker: WorkerPrincipal,
+    shape: Annotated[str, Query(max_length=MOST_SHAPE_KEY, description="Sizes, such as M=512,N=512.")],
+    dtype: Annotated[str, Query(min_length=1, max_length=16)],
+    device: Annotated[str, Query(min_length=1, max_length=200, description="Key of the device that measures.")],
+) -> SearchesAnswer:
+    """What other jobs measured, and measure now, of the job's kernel: the searches nearest to this one first, to start
+    from. Of each the configurations that worked, fastest first."""
+    sizes = parse_shape(shape) if shape else {}
+    with context.store.read() as tx:
+        job = tx.jobs.get(job_id)
+        place = SearchPlace(job.kernel_name, job.kernel_hash, device, sizes, dtype)
+        logs = nearest_searches(tx, place, limit=NEIGHBOURS, without=job_id)
+    return SearchesAnswer(searches=[log.to_json() for log in logs])
 
 
 @router.post("/jobs/{job_id}/events", summary="Deliver events")

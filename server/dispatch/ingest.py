@@ -28,11 +28,9 @@ from deuteron.tuner.events import (
     TuneEvent,
     event_from_json,
 )
-from deuteron.tuner.experience import SearchLog
 
 from ..configs import put_record
 from ..metrics import Metrics
-from ..searches import known_searches
 from ..settings import Settings
 from ..signals import JobSignals
 from ..store import (
@@ -49,8 +47,6 @@ from ..store import (
     worker_name,
 )
 
-#: Searches that a run gets to start from: it uses a few of them, the nearest.
-KNOWN_AT_MOST = 32
 #: As the column has it.
 MAX_DEVICE_KEY = 200
 
@@ -71,11 +67,10 @@ class Receipt(Document, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job given to a run, with the trials that earlier runs finished, and searches of the kernel by other jobs."""
+    """A job given to a run, with the trials that earlier runs finished."""
 
     job: Job
     finished: list[StoredTrial]
-    known: list[SearchLog]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +113,7 @@ class Ingest:
         self.signals.notify(job_id)
         if job.state is not JobState.RUNNING:
             raise JobIsFinal(f"job {job_id} has used its {before.attempts} attempts")
-        with self.store.read() as tx:  # not above: thousands of trials are read, and other writers would wait
-            known = known_searches(tx, job.kernel_name, limit=KNOWN_AT_MOST, without=job_id)
-        return Claim(job, finished, known)
+        return Claim(job, finished)
 
     def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
         """Store a worker's events. Safe to repeat.

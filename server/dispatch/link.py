@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from deuteron.tuner import shape_key
 from deuteron.tuner.codec import Document, JsonObject, decode
 from deuteron.tuner.errors import SchemaError
-from deuteron.tuner.experience import SearchLog
+from deuteron.tuner.experience import KnownSearches, SearchLog, SearchPlace
 from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
 
 from .ingest import Delivery, Receipt
@@ -26,13 +27,12 @@ _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 class Assignment(Document, frozen=True):
     """What a claim returns: the job's spec and its finished trials, as JSON values; ``lease_seconds`` is how long the
-    server waits for a silent run; ``known`` are searches of the kernel by other jobs, none from an older server."""
+    server waits for a silent run."""
 
     spec: JsonObject
     finished: tuple[JsonObject, ...]
     attempt: int
     lease_seconds: float
-    known: tuple[SearchLog, ...] = ()
 
 
 class Link:
@@ -74,6 +74,12 @@ class Link:
         """Say that the run is alive; the receipt says whether to go on."""
         return self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}, Receipt)
 
+    def searches(self, job_id: str, place: SearchPlace) -> tuple[SearchLog, ...]:
+        """What other jobs measured, and measure now, that says most about ``place``. Raises as :meth:`claim`."""
+        path = f"/v1/worker/jobs/{job_id}/searches"
+        asked = {"shape": shape_key(place.shape), "dtype": place.dtype, "device": place.device}
+        return self._read(self._send("GET", path, params=asked).content, KnownSearches, path).searches
+
     def announce(
         self, worker: str, fingerprints: Sequence[dict[str, object]], toolchain: Mapping[str, str] | None = None
     ) -> None:
@@ -93,7 +99,9 @@ class Link:
         self._http.close()
 
     def _post(self, path: str, body: JsonObject, kind: type[T]) -> T:
-        content = self._send("POST", path, json=body).content
+        return self._read(self._send("POST", path, json=body).content, kind, path)
+
+    def _read(self, content: bytes, kind: type[T], path: str) -> T:
         try:
             return decode(content, kind, f"the answer to {path}")
         except SchemaError as error:

@@ -18,7 +18,7 @@ from typing import Protocol, cast
 import msgspec
 
 from deuteron.compiler.errors import DeuteronError
-from deuteron.tuner import ConfigRecord, JobSpec, Trial
+from deuteron.tuner import ConfigRecord, JobSpec, Trial, shape_key
 from deuteron.tuner.codec import Document
 from deuteron.tuner.events import (
     JobCancelled,
@@ -26,7 +26,7 @@ from deuteron.tuner.events import (
     JobFinished,
     TuneEvent,
 )
-from deuteron.tuner.experience import SearchLog
+from deuteron.tuner.experience import SearchLog, SearchPlace
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
 from ..files import is_full, is_older
@@ -56,7 +56,7 @@ class JobRunner(Protocol):
         finished: Iterable[tuple[Mapping[str, int], str, Trial]],
         cancelled: Callable[[], bool],
         workdir: Path,
-        known: Iterable[SearchLog],
+        known: Callable[[SearchPlace], Iterable[SearchLog]],
     ) -> list[ConfigRecord]: ...
 
 
@@ -171,7 +171,8 @@ def _run_claimed(bench: Bench, link: Link, job_id: str, claim_id: str, assignmen
                     _upload_profile(link, job_id, workdir / event.profile, reporter)
                 reporter.emit(event.to_json())
 
-            _call_runner(bench, assignment, emit, lambda: reporter.stop_requested, workdir)
+            neighbours = Neighbours(link, job_id)
+            _call_runner(bench, assignment, emit, lambda: reporter.stop_requested, workdir, neighbours)
             complete = reporter.drain(_DRAIN_PATIENCE_S)
     finally:
         shutil.rmtree(workdir, ignore_errors=True)
@@ -184,6 +185,7 @@ def _call_runner(
     emit: Callable[[TuneEvent], None],
     cancelled: Callable[[], bool],
     workdir: Path,
+    known: Callable[[SearchPlace], Iterable[SearchLog]],
 ) -> None:
     ended = False
 
@@ -199,7 +201,7 @@ def _call_runner(
         run = load_runner(bench.runner)
         earlier = [EarlierTrial.from_json(item, "finished trial") for item in assignment.finished]
         finished = [(item.shape, item.dtype, item.trial) for item in earlier]
-        run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir, known=assignment.known)
+        run(spec, emit=emit_once, finished=finished, cancelled=cancelled, workdir=workdir, known=known)
     except DeuteronError as error:
         logger.warning("the job failed: %s", error)
         if not ended:
@@ -213,6 +215,22 @@ def _call_runner(
         logger.exception("the runner broke")
         if not ended:
             emit(JobFailed(f"internal error: {type(error).__name__}: {error}"))
+
+
+class Neighbours:
+    """Asks the server what other jobs know of a search. Without an answer it says what it was told before, or nothing:
+    a search does not wait for a server that is away."""
+
+    def __init__(self, link: Link, job_id: str) -> None:
+        self._link, self._job_id = link, job_id
+        self._told: tuple[SearchLog, ...] = ()
+
+    def __call__(self, place: SearchPlace) -> Iterable[SearchLog]:
+        try:
+            self._told = self._link.searches(self._job_id, place)
+        except (ServiceUnreachable, ServiceError) as error:
+            logger.warning("%s %s starts from what this run knows: %s", shape_key(place.shape), place.dtype, error)
+        return self._told
 
 
 class EarlierTrial(Document, frozen=True):

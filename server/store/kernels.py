@@ -42,6 +42,10 @@ class Kernels:
         row = self.connection.execute(query).first()
         return None if row is None else _kernel(row)
 
+    def hashes(self, name: str) -> set[str]:
+        """Those of all texts that were stored under this name."""
+        return set(self.connection.execute(select(KernelRow.hash).where(KernelRow.name == name)).scalars())
+
     def get(self, hash: str) -> StoredKernel:
         """Raises:
         NotFound: no kernel has this hash.

@@ -110,8 +110,8 @@ class NewTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTrial:
-    """A screened trial that worked, with what identifies the search that it is of."""
+class FoundSearch:
+    """What identifies a search that measured something; ``shape`` is JSON text."""
 
     job_id: str
     kernel_name: str
@@ -119,8 +119,6 @@ class FoundTrial:
     device_key: str
     shape: str
     dtype: str
-    median_ns: float
-    body: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ from sqlalchemy import Connection, Row, func, insert, or_, select
 
 from ..models import JobRow, TrialRow
 from .errors import NotFound
-from .records import FoundTrial, NewTrial, ScreenedTime, StoredTrial
+from .records import FoundSearch, NewTrial, ScreenedTime, StoredTrial
 from .writes import fitting
 
 _TABLE = TrialRow.__table__
-#: Bound the time that answering takes: a trial is a few KB of JSON.
-MOST_FOUND = 10_000
+#: Bounds the time that answering takes.
 MOST_JOBS = 500
 # Values in one IN clause.
 _AT_ONCE = 500
@@ -96,34 +95,39 @@ class Trials:
         query = query.order_by(TrialRow.dtype, TrialRow.shape, TrialRow.sequence).limit(limit)
         return [_trial(row) for row in self.connection.execute(query)]
 
-    def of_kernel(self, kernel: str, *, without: str | None = None, limit: int = MOST_FOUND) -> list[FoundTrial]:
-        """Screened trials that worked, of the newest jobs of the kernel of this name or hash that said which device
-        they ran on (:data:`MOST_JOBS`): newest jobs first, in the order of arrival within a job. ``without``: a job to
-        leave out."""
+    def searches(self, name: str, kernel_hash: str, *, without: str | None = None) -> list[FoundSearch]:
+        """Searches that measured something, of the newest jobs of the kernel of this name or hash that said which
+        device they run on (:data:`MOST_JOBS`), running ones too: newest jobs first. ``without``: a job to leave out."""
+        of_kernel = or_(JobRow.kernel_name == name, JobRow.kernel_hash == kernel_hash)
         jobs = (
-            select(JobRow.id, JobRow.kernel_name, JobRow.kernel_hash, JobRow.device_key)
-            .where(or_(JobRow.kernel_name == kernel, JobRow.kernel_hash == kernel), JobRow.device_key.is_not(None))
+            select(JobRow.number, JobRow.id, JobRow.kernel_name, JobRow.kernel_hash, JobRow.device_key)
+            .where(of_kernel, JobRow.device_key.is_not(None), JobRow.id != (without or ""))
             .order_by(JobRow.number.desc())
             .limit(MOST_JOBS)
+            .subquery()
         )
-        if without is not None:
-            jobs = jobs.where(JobRow.id != without)
-        found: list[FoundTrial] = []
-        for job in self.connection.execute(jobs).all():
-            # A job at a time, in the order of an index: a join would sort all trials of all jobs first.
-            trials = (
-                select(TrialRow.shape, TrialRow.dtype, TrialRow.median_ns, TrialRow.body)
-                .where(TrialRow.job_id == job.id, TrialRow.phase == "screen")
-                .where(TrialRow.status == "ok", TrialRow.median_ns > 0)
-                .order_by(TrialRow.sequence)
-                .limit(limit - len(found))
-            )
-            named = {"job_id": job.id, "kernel_name": job.kernel_name, "kernel_hash": job.kernel_hash}
-            rows = self.connection.execute(trials)
-            found += [FoundTrial(**named, device_key=job.device_key, **row._mapping) for row in rows]
-            if len(found) >= limit:
-                break
-        return found
+        # The first trial that worked was the best so far: of each search a few rows are in the index of the best.
+        query = (
+            select(jobs.c.number, jobs.c.id, jobs.c.kernel_name, jobs.c.kernel_hash, jobs.c.device_key)
+            .add_columns(TrialRow.shape, TrialRow.dtype)
+            .join(TrialRow, TrialRow.job_id == jobs.c.id)
+            .where(TrialRow.best)
+            .distinct()
+            .order_by(jobs.c.number.desc(), TrialRow.shape, TrialRow.dtype)
+        )
+        return [FoundSearch(*row[1:]) for row in self.connection.execute(query)]
+
+    def fastest(self, search: FoundSearch, *, limit: int) -> list[tuple[float, str]]:
+        """Times in ns and bodies of screened trials of a search that worked, fastest first."""
+        query = (
+            select(TrialRow.median_ns, TrialRow.body)
+            .where(TrialRow.job_id == search.job_id, TrialRow.phase == "screen")
+            .where(TrialRow.shape == search.shape, TrialRow.dtype == search.dtype)
+            .where(TrialRow.status == "ok", TrialRow.median_ns > 0)
+            .order_by(TrialRow.median_ns, TrialRow.sequence)
+            .limit(limit)
+        )
+        return [(row.median_ns or 0.0, row.body) for row in self.connection.execute(query)]
 
     def timings(self, job_id: str, *, limit: int) -> list[ScreenedTime]:
         """Screened trials of a job that worked, in the order of arrival, at most ``limit``, without their bodies."""

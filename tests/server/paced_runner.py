@@ -21,7 +21,7 @@ from deuteron.tuner.events import (
     TrialFinished,
     TuneEvent,
 )
-from deuteron.tuner.experience import SearchLog
+from deuteron.tuner.experience import SearchLog, SearchPlace
 
 DEVICE = DeviceFingerprint(
     kind="cpu",
@@ -89,7 +89,7 @@ def run(
     finished: Iterable[tuple[dict[str, int], str, Trial]],
     cancelled: Callable[[], bool],
     workdir: Path,
-    known: Iterable[SearchLog],
+    known: Callable[[SearchPlace], Iterable[SearchLog]],
 ) -> list[ConfigRecord]:
     """Try configurations 0 ... budget.trials - 1 for every shape; those in ``finished`` are not repeated."""
     records: list[ConfigRecord] = []

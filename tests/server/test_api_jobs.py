@@ -182,45 +182,6 @@ def test_a_trial_says_what_bounds_it(client: TestClient, tune_events: Callable[.
     assert client.get(f"/jobs/{job_id}/trials/nobody").status_code == 404
 
 
-def test_a_run_gets_what_other_jobs_of_the_kernel_measured(
-    client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
-) -> None:
-    """Not what its own job did, nor what no search can have measured; and records that came without trials."""
-    first, second, third = (submit(client)["id"] for _ in range(3))
-    assert claim(client, first)["known"] == []
-    deliver(client, first, tune_events(trials=3)[:4])
-    impossible = tune_events(trials=2)
-    for event in impossible[1:3]:
-        event["shape"] = {"M": 0, "N": 64}
-    claim(client, second, "b.b")
-    deliver(client, second, impossible[:3], claim_id="b.b")
-    (known,) = claim(client, third, "c.c")["known"]
-    assert (known["kernel_name"], known["device"], known["dtype"]) == ("softmax_kernel", "cpu/test", "f32")
-    assert known["shape"] == {"M": 64, "N": 64}
-    assert known["kernel_hash"] == client.get(f"/v1/jobs/{first}").json()["kernel_hash"]
-    found = [(one["config"]["BLOCK"], one["time_ns"]) for one in known["known"]]
-    assert found == [(0, 1000.0), (1, 1010.0), (2, 1020.0)]
-    assert claim(client, first, "ticket.again")["known"] == []
-
-    # A record that came in a bundle, as it were: two configurations.
-    deliver(client, third, [tune_events(trials=0)[1]], claim_id="c.c")
-    with_record = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
-    assert [(len(log["known"]), bool(log["toolchain"])) for log in with_record] == [(3, False), (2, True)]
-    by_hash = client.get("/v1/searches", params={"kernel": known["kernel_hash"]}).json()["searches"]
-    assert by_hash == [known]
-    # The record of a job says what its trials were measured with.
-    deliver(client, first, [tune_events(trials=0)[1]], claim_id="ticket.again")
-    own, _ = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
-    assert len(own["known"]) == 3 and own["toolchain"] == with_record[1]["toolchain"]
-    # So it does when another job's faster record has taken its place.
-    deliver(client, third, [tune_events(trials=0, median_ns=1.0)[1]], first=2, claim_id="c.c")
-    (stored,) = client.get("/v1/configs").json()["configs"]
-    assert stored["time_ns"]["median"] == 1.0
-    assert own in client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
-    assert client.get("/v1/searches", params={"kernel": "other"}).json() == {"searches": []}
-    assert client.get("/v1/searches").status_code == 422
-
-
 def test_a_jobs_page_says_what_earlier_searches_were_worth(
     client: TestClient, tune_events: Callable[..., list[dict[str, Any]]]
 ) -> None:

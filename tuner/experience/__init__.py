@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from .course import Course
 from .report import StartReport
-from .search_log import KnownConfig, SearchLog, logs_of_records, logs_of_trials
+from .search_log import KnownConfig, KnownSearches, SearchLog, logs_of_records, logs_of_trials
 from .start import SearchPlace, Start, start_from
 from .waves import Waves
 
 __all__ = [
     "Course",
     "KnownConfig",
+    "KnownSearches",
     "SearchLog",
     "SearchPlace",
     "Start",

@@ -55,6 +55,14 @@ class SearchLog(Document, frozen=True):
             raise ValueError("a size below 1")
 
 
+class KnownSearches(Document, frozen=True):
+    """What a service answers about the searches of a kernel."""
+
+    noun: ClassVar[str] = "searches"
+
+    searches: tuple[SearchLog, ...]
+
+
 def logs_of_trials(
     kernel_name: str,
     kernel_hash: str,

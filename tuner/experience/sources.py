@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from ..codec import Document, decode
+from ..codec import decode
 from ..events import JobStarted, ShapeFinished, TrialFinished
 from ..journal import FILE_NAME, is_journal, read_events
 from ..records import Bundle, ConfigRecord, read_bundle
 from .foreign import ForeignFormat, SourceError
 from .moe_files import MOE_FILES
-from .search_log import MOST_LOGS, SearchLog, logs_of_records, logs_of_trials
+from .search_log import MOST_LOGS, KnownSearches, SearchLog, logs_of_records, logs_of_trials
 from .triton_results import TRITON_RESULTS
 
 if TYPE_CHECKING:
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 #: Formats of other programs.
 FOREIGN: tuple[ForeignFormat, ...] = (TRITON_RESULTS, MOE_FILES)
 _ADDRESS = ("http://", "https://")
-
-
-class KnownSearches(Document, frozen=True):
-    """What a service answers about the searches of a kernel."""
-
-    noun: ClassVar[str] = "searches"
-
-    searches: tuple[SearchLog, ...]
 
 
 def read_logs(

@@ -36,9 +36,9 @@ class SearchPlace:
     shape: dict[str, int]
     dtype: str
 
-    def distance(self, log: SearchLog) -> float | None:
-        """How far a log is from here; None where it says nothing: another kernel, another kind of device, other
-        dims."""
+    def distance(self, log: SearchLog | SearchPlace) -> float | None:
+        """How far a log, or the place of one, is from here; None where it says nothing: another kernel, another kind of
+        device, other dims."""
         if log.kernel_name != self.kernel_name and log.kernel_hash != self.kernel_hash:
             return None
         if _kind(log.device) != _kind(self.device) or log.shape.keys() != self.shape.keys():

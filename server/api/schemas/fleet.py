@@ -103,7 +103,6 @@ class ClaimAnswer(BaseModel):
     lease_seconds: float
     spec: Document
     finished: list[FinishedTrial]
-    known: list[Document] = Field(description="SearchLogs of earlier searches of the kernel, to start from.")
 
 
 class DeliveryBody(Body):

@@ -1,0 +1,168 @@
+"""What a search gets to start from: trials of other jobs, also of those that run, and records."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from fastapi.testclient import TestClient
+
+from deuteron.server.context import ServiceContext
+from deuteron.server.dispatch.link import Link
+from deuteron.server.dispatch.run import Neighbours
+from deuteron.server.searches import NEIGHBOURS, nearest_searches
+from deuteron.tuner import ConfigRecord, shape_key
+from deuteron.tuner.experience import SearchLog, SearchPlace
+from deuteron.tuner.http import ServiceError, ServiceUnreachable
+from deuteron.tuner.records.nearest import shape_distance
+
+SHAPE = {"M": 64, "N": 64}
+Events = Callable[..., list[dict[str, Any]]]
+
+
+def submit(client: TestClient) -> str:
+    job = {"workload": "softmax", "shapes": [SHAPE], "budget": {"trials": 5}}
+    return str(client.post("/v1/jobs", json=job).json()["id"])
+
+
+def claim(client: TestClient, job_id: str) -> None:
+    body = {"claim_id": "ticket.run", "worker": "cpu@here/1"}
+    assert client.post(f"/v1/worker/jobs/{job_id}/claim", json=body).status_code == 200
+
+
+def deliver(client: TestClient, job_id: str, events: list[dict[str, Any]], first: int = 1) -> None:
+    body = {"claim_id": "ticket.run", "events": [{"sequence": first + i, "event": e} for i, e in enumerate(events)]}
+    assert client.post(f"/v1/worker/jobs/{job_id}/events", json=body).status_code == 200
+
+
+def neighbours(client: TestClient, job_id: str, shape: dict[str, int] = SHAPE, **changed: str) -> list[dict[str, Any]]:
+    asked = {"shape": shape_key(shape), "dtype": "f32", "device": "cpu/test", **changed}
+    answer = client.get(f"/v1/worker/jobs/{job_id}/searches", params=asked)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["searches"])
+
+
+def measured(client: TestClient, events: list[dict[str, Any]], shape: dict[str, int]) -> str:
+    """A job that runs and has measured something of a shape."""
+    job_id = submit(client)
+    claim(client, job_id)
+    for event in events:
+        if "shape" in event:
+            event["shape"] = shape
+    deliver(client, job_id, events)
+    return job_id
+
+
+def test_a_run_gets_what_other_jobs_of_the_kernel_measured(client: TestClient, tune_events: Events) -> None:
+    """Not what its own job did, nor what no search can have measured; and records that came without trials."""
+    first, third = submit(client), submit(client)
+    assert neighbours(client, first) == []
+    claim(client, first)
+    deliver(client, first, tune_events(trials=3)[:4])
+    measured(client, tune_events(trials=2)[:3], {"M": 0, "N": 64})
+    (known,) = neighbours(client, third)
+    assert (known["kernel_name"], known["device"], known["dtype"]) == ("softmax_kernel", "cpu/test", "f32")
+    assert known["shape"] == SHAPE
+    assert known["kernel_hash"] == client.get(f"/v1/jobs/{first}").json()["kernel_hash"]
+    found = [(one["config"]["BLOCK"], one["time_ns"]) for one in known["known"]]
+    assert found == [(0, 1000.0), (1, 1010.0), (2, 1020.0)]
+    assert neighbours(client, first) == []
+
+    # A record that came in a bundle, as it were: two configurations.
+    claim(client, third)
+    deliver(client, third, [tune_events(trials=0)[1]])
+    with_record = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
+    assert [(len(log["known"]), bool(log["toolchain"])) for log in with_record] == [(3, False), (2, True)]
+    by_hash = client.get("/v1/searches", params={"kernel": known["kernel_hash"]}).json()["searches"]
+    assert by_hash == [known]
+    # The record of a job says what its trials were measured with.
+    deliver(client, first, [tune_events(trials=0)[1]], first=5)
+    own, _ = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
+    assert len(own["known"]) == 3 and own["toolchain"] == with_record[1]["toolchain"]
+    # So it does when another job's faster record has taken its place.
+    deliver(client, third, [tune_events(trials=0, median_ns=1.0)[1]], first=2)
+    (stored,) = client.get("/v1/configs").json()["configs"]
+    assert stored["time_ns"]["median"] == 1.0
+    assert own in client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
+    assert client.get("/v1/searches", params={"kernel": "other"}).json() == {"searches": []}
+    assert client.get("/v1/searches").status_code == 422
+    assert client.get("/v1/searches", params={"kernel": "other", "limits": 3}).status_code == 422
+
+
+def test_the_nearest_are_given_not_the_newest(client: TestClient, tune_events: Events) -> None:
+    """Random shapes in a random order: what is given is what sorting all of them says."""
+    choose = random.Random(20261127)
+    shapes = [{"M": 2 ** choose.randrange(12), "N": 2 ** choose.randrange(12)} for _ in range(40)]
+    shapes = list({shape_key(shape): shape for shape in shapes}.values())
+    for shape in shapes:
+        measured(client, tune_events(trials=2)[:3], shape)
+    asker = submit(client)
+    for _ in range(20):
+        wanted = {"M": choose.randrange(1, 5000), "N": choose.randrange(1, 5000)}
+        given = [shape_distance(log["shape"], wanted) for log in neighbours(client, asker, wanted)]
+        expected = sorted(shape_distance(shape, wanted) for shape in shapes)[:NEIGHBOURS]
+        assert given == expected
+
+
+def test_what_is_measured_elsewhere_counts_as_farther(client: TestClient, tune_events: Events) -> None:
+    """Another dtype or device comes after the same one; other dims and other kinds of devices say nothing."""
+    measured(client, tune_events(trials=2)[:3], SHAPE)
+    asker = submit(client)
+    assert len(neighbours(client, asker)) == len(neighbours(client, asker, dtype="f16")) == 1
+    assert neighbours(client, asker, device="cuda/h200") == []
+    assert neighbours(client, asker, {"M": 64}) == []
+    assert len(neighbours(client, asker, device="cpu/other")) == 1
+
+
+def test_records_without_trials_are_nearest_too(
+    client: TestClient, make_record: Callable[..., ConfigRecord], tune_events: Events
+) -> None:
+    job_id = measured(client, tune_events(trials=1)[:2], SHAPE)
+    kernel_hash = client.get(f"/v1/jobs/{job_id}").json()["kernel_hash"]
+    context: ServiceContext = client.app.state.context  # type: ignore[attr-defined]
+    sizes = [2**power for power in range(1, 20)]
+    from deuteron.server.configs import put_record
+
+    with context.store.write() as tx:
+        for size in sizes:
+            put_record(tx, make_record({"M": size, "N": 64}, "f32", kernel_hash=kernel_hash), None)
+    place = SearchPlace("softmax_kernel", kernel_hash, "cpu/test", {"M": 2**18, "N": 64}, "f32")
+    with context.store.read() as tx:
+        found = nearest_searches(tx, place, limit=3)
+        (alone,) = nearest_searches(tx, SearchPlace("other", "0" * 64, "cpu/test", SHAPE, "f32"), limit=3) or [None]
+    assert [log.shape["M"] for log in found] == [2**18, 2**17, 2**19]
+    assert alone is None
+
+
+def test_shapes_and_jobs_that_there_are_not(client: TestClient) -> None:
+    asked = {"shape": "M=64,N=64", "dtype": "f32", "device": "cpu/test"}
+    job_id = submit(client)
+    for changed, status in (({"shape": "M"}, 422), ({"shape": "M=1,M=2"}, 422), ({"dtype": ""}, 422)):
+        answer = client.get(f"/v1/worker/jobs/{job_id}/searches", params={**asked, **changed})
+        assert answer.status_code == status and answer.headers["content-type"] == "application/problem+json"
+    assert client.get("/v1/worker/jobs/nobody/searches", params=asked).status_code == 404
+    assert client.get(f"/v1/worker/jobs/{job_id}/searches", params={**asked, "shape": ""}).json() == {"searches": []}
+
+
+@pytest.mark.parametrize(
+    "error", [ServiceUnreachable("away"), ServiceError("an older server", status=404, problem={})]
+)
+def test_a_search_does_not_wait_for_a_server_that_is_away(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """It starts from what the server said before."""
+    log = SearchLog("k", "0" * 64, "cpu/test", SHAPE, "f32", ())
+    answers: list[object] = [error, (log,), error]
+
+    class Answers:
+        def searches(self, job_id: str, place: SearchPlace) -> object:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    known = Neighbours(cast(Link, Answers()), "job")
+    place = SearchPlace("k", "0" * 64, "cpu/test", SHAPE, "f32")
+    assert [list(known(place)) for _ in range(3)] == [[], [log], [log]]
+    assert json.dumps(SHAPE) not in caplog.text and caplog.text.count("M=64,N=64 f32 starts from what") == 2
