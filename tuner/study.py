@@ -22,6 +22,7 @@ from .decision import decide
 from .errors import JobError
 from .evaluate.child import physical_memory_bytes
 from .evaluate.evaluator import Evaluator, LocalEvaluator
+from .evaluate.kept import kept_processes
 from .evaluate.nursery import shared_nursery
 from .evaluate.processes import MEASURING_PROCESSES, Processes
 from .events import (
@@ -68,9 +69,8 @@ class EvaluatorFactory(Protocol):
 def local_evaluators(device: str) -> Iterator[EvaluatorFactory]:
     """Evaluators on this machine, one after the other, which share child processes. ``device``: where they will
     measure."""
-    with Processes(nursery=shared_nursery()) as processes:
-        if device != "cpu":
-            processes.open(device)
+    # On a CPU starting processes costs little, and what ran in them shares their memory.
+    with Processes(nursery=shared_nursery()) if device == "cpu" else kept_processes().lent(device) as processes:
 
         def make(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
             properties = device.properties

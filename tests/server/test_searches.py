@@ -147,9 +147,7 @@ def test_shapes_and_jobs_that_there_are_not(client: TestClient) -> None:
     assert client.get(f"/v1/worker/jobs/{job_id}/searches", params={**asked, "shape": ""}).json() == {"searches": []}
 
 
-@pytest.mark.parametrize(
-    "error", [ServiceUnreachable("away"), ServiceError("an older server", status=404, problem={})]
-)
+@pytest.mark.parametrize("error", [ServiceUnreachable("away"), ServiceError("an older server", status=404, problem={})])
 def test_a_search_does_not_wait_for_a_server_that_is_away(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     """It starts from what the server said before."""
     log = SearchLog("k", "0" * 64, "cpu/test", SHAPE, "f32", ())

@@ -12,7 +12,7 @@ for line in sys.stdin:
     request = json.loads(line)
     operation = request["operation"]
     if operation == "open":
-        opened = request["device"]
+        prepared, opened = {}, request["device"]
         continue
     config = request.get("config", {})
     deed = config.get("deed", "ok")

@@ -198,13 +198,13 @@ class Nursery:
         with self._lock:
             if time.monotonic() < self._not_before:
                 return None
-            surroundings = _surroundings()
-            if self._template is not None and self._template.surroundings != surroundings:
+            found = surroundings()
+            if self._template is not None and self._template.surroundings != found:
                 self._template.dismiss()
                 self._template = None
             if self._template is None:
                 try:
-                    self._template = _Template(self._command, surroundings)
+                    self._template = _Template(self._command, found)
                 except OSError:
                     self._not_before = time.monotonic() + _PAUSE_SECONDS
             return self._template
@@ -230,14 +230,15 @@ def _can_fork() -> bool:
         return False
     try:
         os.close(os.pidfd_open(os.getpid()))
-        _surroundings()
+        surroundings()
     except OSError:  # forbidden to containers, or there is no /proc
         return False
     return True
 
 
-def _surroundings() -> object:
-    """What a program takes over from who starts it: a template must have been started in the same."""
+def surroundings() -> object:
+    """What a program takes over from who starts it: a template must have been started in the same. Raises
+    :class:`OSError` where there is no /proc."""
     try:
         folder = str(Path.cwd())
     except OSError:  # it was removed

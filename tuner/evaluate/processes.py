@@ -25,11 +25,12 @@ class Processes:
     at hand, those of finals, and those that are ending. Close it at the end.
 
     Making a context on a GPU takes a third of a second, longer where others on the host do so too, whatever their GPU.
-    So processes are kept for the next problem. What screens runs whatever was proposed; in those of finals only what
-    was found right has run, and for each problem they are others than the one that screened.
+    So processes are kept for the next problem, and those of finals for the next job (:mod:`.kept`). What screens runs
+    whatever was proposed; in those of finals only what was found right has run, and for each problem they are others
+    than the one that screened.
 
-    ``nursery``: what they are forked from, which other jobs use after this one. Another thread than the one that
-    measures may :meth:`expect`.
+    ``nursery``: what they are forked from, which other jobs use, too. Another thread than the one that measures may
+    :meth:`expect`.
     """
 
     def __init__(
@@ -44,12 +45,28 @@ class Processes:
         self._ending: list[ChildProcess] = []
 
     def open(self, device: str) -> None:
-        """Begin to start a process that will measure on a GPU, before it is known what."""
+        """Begin to start a process that will measure on a GPU, before it is known what, unless the job before left
+        one; then one for finals takes its place."""
         if self._nursery is not None:
             self._nursery.begin()
-        with self._lock, suppress(ChildCrashed):  # whoever prepares starts another one
-            self._idle = self._fresh()
-            self._idle.tell("open", Open(device).to_json())
+        with self._lock:
+            if self._finals:
+                self._idle = self._finals.pop(0)
+                self._finals.append(self._opened(device))
+            else:
+                self._idle = self._opened(device)
+
+    def rest(self, device: str) -> None:
+        """A job has ended and another one may follow. Only those of finals stay, where nothing has run that was not
+        found right, and forget their problem; what compiles does as well."""
+        with self._lock:
+            leaving = [] if self._expected is None else [self._expected[1].child]
+            leaving += [] if self._idle is None else [self._idle]
+            self._idle = self._expected = None
+            for child in leaving:
+                self._end(child)
+            for child in self._finals:
+                _tell_open(child, device)
 
     def pool(self, prepare: JsonObject) -> CompilePool:
         """The pool, for the problem of ``prepare``; what it was compiling for another one is of no use any more."""
@@ -131,6 +148,11 @@ class Processes:
         taken, self._idle = self._idle, None
         return taken or self._fresh()
 
+    def _opened(self, device: str) -> ChildProcess:
+        child = self._fresh()
+        _tell_open(child, device)
+        return child
+
     def _fresh(self) -> ChildProcess:
         return ChildProcess(self._command, self._nursery)
 
@@ -148,3 +170,8 @@ class Processes:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _tell_open(child: ChildProcess, device: str) -> None:
+    with suppress(ChildCrashed):  # whoever prepares starts another one
+        child.tell("open", Open(device).to_json())

@@ -43,7 +43,9 @@ class ChildSession:
         self._shares_cores = False
 
     def open(self, request: Open) -> None:
-        """Open a device before it is known what for."""
+        """Open a device before it is known what for; what was prepared before is forgotten."""
+        self._problem = self._checker = None
+        self._kernels.clear()
         with suppress(DeuteronError):
             self._opened(request.device).synchronize()
 
