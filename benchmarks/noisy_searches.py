@@ -17,7 +17,7 @@ import math
 import random
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -69,7 +69,9 @@ class RecordedEvaluator:
             return Compiled("compile_error", "failed when it was recorded")
         return Compiled("ok", None, config_key(config))
 
-    def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+    def screen(
+        self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+    ) -> Screened:
         stopwatch = Stopwatch(self._machine, cold=True)
         look = first_look(stopwatch, self._kernel(config), best_ns)
         return Screened("ok", time_ns=look.interval, protocol=stopwatch.protocol("first look"), hopeless=look.hopeless)

@@ -48,6 +48,8 @@ class Screening:
     ended: str | None = None
 
     def __post_init__(self) -> None:
+        self._waiting: deque[dict[str, Scalar]] = deque()
+        self._exhausted = False
         self._first_screened_at: float | None = None
         self._identities: dict[str, Trial] = {}
         self._pace = Pace(self.search.evaluator.workers)
@@ -56,34 +58,36 @@ class Screening:
 
     def run(self) -> None:
         """Screen; raises :class:`~.search_run.Cancelled`."""
-        waiting: deque[dict[str, Scalar]] = deque()
-        exhausted = False
         self._anticipate_final()
         if config_key(self.default) not in self.search.ledger.screened:
-            self._propose(dict(self.default), waiting)
+            self._propose(dict(self.default))
         while True:
-            refill = not waiting or not self.search.evaluator.exclusive
-            while refill and not exhausted and len(waiting) < self._ahead and self._room(len(waiting)):
-                if self.settle and self.search.ledger.successes():
-                    self.ended = self.strategy.settled()
-                    if self.ended is not None:
-                        break
-                config = self.strategy.ask()
-                exhausted = config is None
-                if config is not None and config_key(config) != config_key(self.default):
-                    self._propose(config, waiting)
-            if not waiting:
+            if not self._waiting or not self.search.evaluator.exclusive:
+                self._refill()
+            if not self._waiting:
                 break
             if self.search.evaluator.exclusive:
                 self.search.evaluator.settle()
             self.search.check_cancelled()
-            self._screen_one(self._next(waiting))
+            self._screen_one(self._next())
             if self._first_screened_at is None:
                 self._first_screened_at = time.monotonic()
             if self.search.time_is_up(SCREEN_SHARE) and self.search.ledger.successes() and not self._owes():
                 break
             if self.course is not None and self.course.over:
                 break
+
+    def _refill(self, measured: int = 0) -> None:
+        """Ask for proposals until as many wait as shall; ``measured``: how many the device is at work on."""
+        while not self._exhausted and len(self._waiting) < self._ahead and self._room(len(self._waiting) + measured):
+            if self.settle and self.search.ledger.successes():
+                self.ended = self.strategy.settled()
+                if self.ended is not None:
+                    break
+            config = self.strategy.ask()
+            self._exhausted = config is None
+            if config is not None and config_key(config) != config_key(self.default):
+                self._propose(config)
 
     @property
     def _ahead(self) -> int:
@@ -95,16 +99,16 @@ class Screening:
         for stage in FINAL_STAGES:
             self.search.evaluator.anticipate(self.search.race_seed(stage))
 
-    def _propose(self, config: dict[str, Scalar], waiting: deque[dict[str, Scalar]]) -> None:
+    def _propose(self, config: dict[str, Scalar]) -> None:
         self.search.evaluator.submit(config)
-        waiting.append(config)
+        self._waiting.append(config)
 
-    def _next(self, waiting: deque[dict[str, Scalar]]) -> dict[str, Scalar]:
+    def _next(self) -> dict[str, Scalar]:
         """Takes the first that is compiled, so that none waits for one that takes long; but the default is the first of
         all, with which others are compared."""
-        place = self.search.evaluator.next_compiled(tuple(waiting)) if self.search.ledger.screened else 0
-        config = waiting[place]
-        del waiting[place]
+        place = self.search.evaluator.next_compiled(tuple(self._waiting)) if self.search.ledger.screened else 0
+        config = self._waiting[place]
+        del self._waiting[place]
         return config
 
     def _owes(self) -> bool:
@@ -130,7 +134,8 @@ class Screening:
         else:
             best = self.search.ledger.incumbent()
             best_ns = None if best is None or best.time_ns is None else best.time_ns.median
-            screened = self.search.evaluator.screen(config, best_ns)
+            # Where proposing disturbs no timing the device does not wait for it.
+            screened = self.search.evaluator.screen(config, best_ns, lambda: self._refill(1))
             if screened.measure_seconds:
                 self._pace.note(compiled.seconds, screened.check_seconds + screened.measure_seconds)
         metrics = self._metrics(compiled, screened)

@@ -48,7 +48,7 @@ from .shape_search import search_shape
 from .space import Space
 from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
-from .workloads import Problem
+from .workloads import Problem, builtin_workload
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
@@ -295,6 +295,13 @@ class _JobRun:
                 evaluator.expect(plan.problem, plan.default)
 
         self._planner.begin(following.problem, expect)
+
+
+def warm_up(device: Device) -> None:
+    """Load what the first job on a GPU would wait for, most of a second: the language, the compiler, what proposes."""
+    spec = builtin_workload("matmul")
+    plan = SearchPlan.of(Problem(spec, spec.shapes[0], spec.dtypes[0]), device)
+    make_strategy(JobSpec(spec, spec.shapes[:1], spec.dtypes[:1]).strategy, plan.space, 0)
 
 
 def setup_of(device: Device) -> str:

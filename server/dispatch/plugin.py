@@ -14,6 +14,7 @@ from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import current_toolchain
 from deuteron.tuner.evaluate.nursery import shared_nursery
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
+from deuteron.tuner.study import warm_up
 
 from ..settings import lift_thread_limits
 from .link import Link
@@ -58,10 +59,12 @@ class BenchPlugin(WorkerPlugin):
 
     def _introduce(self) -> None:
         closing = self._closing
+        device = get_device(self.bench.device)
+        if device.properties.kind == "cuda":
+            warm_up(device)
         link = Link(self.bench.server_url, self.bench.token)
         while closing is not None and not closing.is_set():
             try:
-                device = get_device(self.bench.device)
                 link.announce(self.bench.worker_name, fingerprints([device.name]), current_toolchain(device))
                 deliver_leftovers(self.bench, link)
                 forget_dead_runs(self.bench)

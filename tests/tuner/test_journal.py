@@ -133,7 +133,7 @@ class Fake:
     def expect(self, problem, default): pass
     def close(self): pass
     def compiled(self, config): return Compiled("ok", None, str(sorted(config.items())))
-    def screen(self, config, best_ns):
+    def screen(self, config, best_ns, meanwhile):
         time.sleep(0.05)
         print("measured", flush=True)
         t = 1000.0 / config["ROWS"]

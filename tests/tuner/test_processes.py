@@ -336,3 +336,28 @@ def test_on_a_cpu_nothing_is_started_beside_what_is_measured(processes: Processe
     made.anticipate(5)
     assert not made._anticipated
     made.close()
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.parametrize("deed", ["ok", "segfault", "hang"])
+def test_what_is_done_meanwhile_does_not_disturb_what_is_screened(processes: Processes, kind: str, deed: str) -> None:
+    """Configurations are submitted, also while the process that measures has ended."""
+    made = evaluator_of(processes, 64, kind)
+    made._timeout = 1.0
+    assert made.screen({"deed": "ok"}, None).status == "ok"
+    done: list[bool] = []
+
+    def meanwhile() -> None:
+        deadline = time.monotonic() + 10
+        while deed == "segfault" and made._measuring.child.running:
+            assert time.monotonic() < deadline
+        made.submit({"deed": "print"})
+        done.append(True)
+
+    screened = made.screen({"deed": deed}, None, meanwhile)
+    assert screened.status == {"ok": "ok", "segfault": "crashed", "hang": "timeout"}[deed]
+    assert deed != "segfault" or "SIGSEGV" in (screened.error or "")
+    assert bool(done) == (kind == "cuda")
+    assert made.screen({"deed": "ok"}, None).reference == "ok of n=64"
+    assert made.compiled({"deed": "print"}).status == "ok"
+    made.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -39,8 +39,11 @@ class Evaluator(Protocol):
         """Wait until nothing compiles."""
         ...
 
-    def screen(self, config: Configuration, best_ns: float | None) -> Screened:
-        """Check, then a first look at the time; ``best_ns`` lets hopeless candidates end early."""
+    def screen(
+        self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+    ) -> Screened:
+        """Check, then a first look at the time; ``best_ns`` lets hopeless candidates end early. ``meanwhile`` is called
+        once the device is at work, where what this process does then disturbs nothing."""
         ...
 
     def anticipate(self, seed: int) -> None:
@@ -100,6 +103,7 @@ class LocalEvaluator:
         self._timeout = timeout
         self._measuring = self._processes.measuring(self._prepare, limited=self.exclusive)
         self._ahead = ahead and not self.exclusive
+        self._screening = False
         self._hoped: list[int] = []
         self._screens = True  # whether what measures is still the process that screened
         self._following: Prepare | None = None
@@ -113,7 +117,7 @@ class LocalEvaluator:
     def submit(self, config: Configuration) -> None:
         """Hand ``config`` to the compile pool. On a GPU the measuring process prepares meanwhile."""
         self._pool.submit(config)
-        if not self.exclusive:
+        if not self.exclusive and not self._screening:
             self._measuring.begin()
 
     def compiled(self, config: Configuration) -> Compiled:
@@ -128,9 +132,16 @@ class LocalEvaluator:
         """Wait until the pool is idle."""
         self._pool.settle()
 
-    def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+    def screen(
+        self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+    ) -> Screened:
         """Check and time ``config`` in the measuring process; a crash or a hang is a status."""
-        answer = self._measuring.request("screen", Screen(config, best_ns).to_json(), self._timeout)
+        request, asked = Screen(config, best_ns).to_json(), None if self.exclusive else meanwhile
+        self._screening = True
+        try:
+            answer = self._measuring.request("screen", request, self._timeout, asked)
+        finally:
+            self._screening = False
         self._begin_anticipated()
         return Screened.from_json(answer)
 

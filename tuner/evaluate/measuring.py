@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from ..codec import JsonObject
@@ -33,15 +34,21 @@ class MeasuringProcess:
             with suppress(ChildCrashed):  # whoever measures starts another one, and says so if it crashes again
                 self._begin()
 
-    def request(self, operation: str, request: JsonObject, timeout: float) -> JsonObject:
-        """The answer; a status where the process ends or takes longer than ``timeout`` seconds, preparing aside."""
+    def request(
+        self, operation: str, request: JsonObject, timeout: float, meanwhile: Callable[[], None] | None = None
+    ) -> JsonObject:
+        """The answer; a status where the process ends or takes longer than ``timeout`` seconds, preparing aside.
+        ``meanwhile`` is called once the process is at work on it."""
         began = time.monotonic()
         try:
             if not self._ready and self._unpreparable is None:
                 self._unpreparable = self._wait_until_prepared()
             if self._unpreparable is not None:
                 return self._unpreparable
-            return self.child.request(operation, request, timeout)
+            number, deadline = self.child.send(operation, request), time.monotonic() + timeout
+            if meanwhile is not None:
+                meanwhile()
+            return self.child.receive(number, deadline)
         except ChildTimeout:
             spent = time.monotonic() - began
             return {"status": "timeout", "error": f"no result after {spent:.0f} s"}

@@ -69,7 +69,9 @@ class FakeEvaluator:
             return Compiled("compile_error", "line 3: no")
         return Compiled("ok", None, self.identity(config), {"registers": 32.0}, 0.01, CODE)
 
-    def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+    def screen(
+        self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+    ) -> Screened:
         self.screened.append(config_key(config))
         value = self.time_of(config)
         if isinstance(value, str):

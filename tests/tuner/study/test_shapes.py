@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -65,7 +66,7 @@ def test_time_that_a_shape_used_is_gone_for_the_next_one(
     evaluator = fakes.FakeEvaluator(fakes.bowl)
     screen = evaluator.screen
 
-    def slow(config: Configuration, best_ns: float | None) -> Screened:
+    def slow(config: Configuration, best_ns: float | None, meanwhile: Callable[[], None]) -> Screened:
         now[0] += 5.0
         return screen(config, best_ns)
 
@@ -121,7 +122,9 @@ def test_a_search_without_time_proposes_what_others_teach(
     monkeypatch.setattr("time.monotonic", lambda: now[0])
 
     class Slow(fakes.FakeEvaluator):  # type: ignore[name-defined,misc]
-        def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+        def screen(
+            self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+        ) -> Screened:
             now[0] += seconds_a_screen
             return super().screen(config, best_ns)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from deuteron.compiler.runtime.devices import get_device
+from deuteron.tuner.codec import Scalar
 from deuteron.tuner.errors import JobError, SpaceError
-from deuteron.tuner.evaluate.messages import Raced
+from deuteron.tuner.evaluate.messages import Raced, Screened
 from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TuneEvent, event_from_json
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.progress import event_text, trial_text
@@ -69,6 +70,41 @@ def test_a_long_compilation_keeps_nobody_waiting(fakes: ModuleType, tmp_path: Pa
     waiting = screened[1:]
     assert 1 in waiting and waiting.index(1) > 0
     assert waiting == [*(t for t in waiting if t != 1), *(t for t in waiting if t == 1)]
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_proposals_are_made_while_the_device_is_at_work(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exclusive: bool
+) -> None:
+    """On a GPU, and no more than the budget has; on a CPU none of them disturbs what is timed."""
+    at_work = [False]
+    asked: list[bool] = []
+
+    class Asking(RandomStrategy):
+        def ask(self) -> dict[str, Scalar] | None:
+            asked.append(at_work[0])
+            return super().ask()
+
+    class Busy(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
+        workers = 1
+
+        def screen(
+            self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+        ) -> Screened:
+            at_work[0] = True
+            if not exclusive:
+                meanwhile()
+            at_work[0] = False
+            return super().screen(config, best_ns)
+
+    monkeypatch.setitem(STRATEGIES, "random", Asking)
+    evaluator = Busy(fakes.bowl)
+    evaluator.exclusive = exclusive
+    run = fakes.Run(fakes.job(trials=12), evaluator, tmp_path)
+    assert sum(trial.phase == "screen" for trial in run.trials) == 12
+    assert any(asked) != exclusive
+    if not exclusive:
+        assert asked.count(False) <= 2, "before the first measurement, and where one repeats the default"
 
 
 class Contented(RandomStrategy):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -125,7 +126,9 @@ def test_bad_luck_while_screening_does_not_exclude_the_best(fakes: ModuleType, t
     best = {"ROWS": 4, "TILES": 2}
 
     class Unlucky(fakes.FakeEvaluator):
-        def screen(self, config: Configuration, best_ns: float | None) -> Screened:
+        def screen(
+            self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+        ) -> Screened:
             screened = super().screen(config, best_ns)
             return replace(screened, time_ns=Interval(1500, 1000, 9000, 30)) if dict(config) == best else screened
 
