@@ -14,6 +14,8 @@ from .workloads import Problem
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device
 
+    from .experience import Start
+
 
 @dataclass(frozen=True)
 class SearchPlan:
@@ -39,32 +41,41 @@ class SearchPlan:
         return cls(problem, space, held, default)
 
 
+@dataclass(frozen=True)
+class Outset:
+    """How a search begins: its plan, and what it starts from, None where nothing is known."""
+
+    plan: SearchPlan
+    start: Start | None
+
+
 class Planner:
-    """Plans problems, and one ahead: compiling what a plan compares takes tenths of a second, in which the device
-    would wait. Close it at the end."""
+    """Plans searches, and one ahead: compiling what a plan compares and learning from earlier searches take tenths of
+    a second, in which the device would wait. ``start`` says what the search of a plan starts from. Close it at the
+    end."""
 
-    def __init__(self, device: Device) -> None:
-        self._device = device
+    def __init__(self, device: Device, start: Callable[[SearchPlan], Start | None]) -> None:
+        self._device, self._start = device, start
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="plan")
-        self._next: tuple[Problem, Future[SearchPlan]] | None = None
+        self._next: tuple[Problem, Future[Outset]] | None = None
 
-    def plan(self, problem: Problem) -> SearchPlan:
-        """The plan of a problem; raises as :meth:`SearchPlan.of`."""
+    def outset(self, problem: Problem) -> Outset:
+        """How the search of a problem begins; raises as :meth:`SearchPlan.of`."""
         known, self._next = self._next, None
         if known is not None and known[0] is problem:
             return known[1].result()
-        return SearchPlan.of(problem, self._device)
+        return self._made(problem)
 
-    def begin(self, problem: Problem, then: Callable[[SearchPlan], None]) -> None:
-        """Plan ``problem`` in a thread, and call ``then`` there. What goes wrong says :meth:`plan`."""
-
-        def run() -> SearchPlan:
-            made = SearchPlan.of(problem, self._device)
-            then(made)
-            return made
-
-        self._next = problem, self._thread.submit(run)
+    def begin(self, problem: Problem, planned: Callable[[SearchPlan], None]) -> None:
+        """Plan the search of ``problem`` in a thread, and call ``planned`` there. What goes wrong says
+        :meth:`outset`."""
+        self._next = problem, self._thread.submit(self._made, problem, planned)
 
     def close(self) -> None:
         """Wait for what was begun."""
         self._thread.shutdown()
+
+    def _made(self, problem: Problem, planned: Callable[[SearchPlan], None] = lambda plan: None) -> Outset:
+        plan = SearchPlan.of(problem, self._device)
+        planned(plan)
+        return Outset(plan, self._start(plan))

@@ -45,7 +45,6 @@ from .screening import Screening
 from .search_profile import FILE_NAME, SearchProfile
 from .search_run import Cancelled, SearchRun
 from .shape_search import search_shape
-from .space import Space
 from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
 from .workloads import Problem, builtin_workload
@@ -139,7 +138,7 @@ class _JobRun:
         known: Known,
     ) -> None:
         self._known = known
-        self._own: list[SearchLog] = []
+        self._own: dict[str, list[SearchLog]] = {}
         self._spec = spec
         self._emit = emit
         self._cancelled = cancelled
@@ -151,7 +150,7 @@ class _JobRun:
     def run(self) -> list[ConfigRecord]:
         began = time.monotonic()
         device = get_device(self._spec.device)
-        self._device, self._planner = device, Planner(device)
+        self._device, self._planner = device, Planner(device, self._start)
         self._fingerprint = DeviceFingerprint.of(device.properties)
         self._setup = setup_of(device)
         self._take_over(measured_with(self._setup, self._finished))
@@ -199,9 +198,9 @@ class _JobRun:
 
     def _tune(self, task: _Task, seconds: float | None) -> ConfigRecord:
         problem = task.problem
-        plan = self._planner.plan(problem)
+        outset = self._planner.outset(problem)
+        plan, start = outset.plan, outset.start
         _check_memory(problem, self._device.properties)
-        start = self._start(problem, plan.space)
         names = () if start is None else start.names
         size = plan.space.count()
         self._emit(ShapeStarted(problem.dims, problem.dtype, size, problem.flops, problem.bytes, plan.held, names))
@@ -227,24 +226,26 @@ class _JobRun:
             profile_sha256=digest,
         )
         self._emit(ShapeFinished(record, report, settled))
-        self._learn(task)
+        self._learn(task)  # whose trials may be of an earlier run
         return record
 
-    def _start(self, problem: Problem, space: Space) -> Start | None:
-        """Where the search of a problem begins; None where nothing is known, or the strategy does not use it."""
+    def _start(self, plan: SearchPlan) -> Start | None:
+        """Where a search begins; None where nothing is known, or the strategy does not use it."""
         if self._spec.strategy not in STARTING_FROM_OTHERS:
             return None
-        source, key = problem.source, self._fingerprint.key
+        problem, key = plan.problem, self._fingerprint.key
+        source = problem.source
         place = SearchPlace(source.name, source.hash, key, dict(problem.dims), problem.dtype)
-        logs = [*self._own, *self._known(place)]
+        logs = [*itertools.chain.from_iterable(self._own.values()), *self._known(place)]
         processors = self._device.properties.sm_count or 1
-        return start_from(space, place, logs, Waves(problem.spec, problem.dtype, processors).at) if logs else None
+        return start_from(plan.space, place, logs, Waves(problem.spec, problem.dtype, processors).at) if logs else None
 
     def _learn(self, task: _Task) -> None:
-        """Let what a finished task measured be known to those after it."""
+        """Let what a task screened be known to those after it."""
         source, dims, dtype = task.problem.source, task.problem.dims, task.problem.dtype
         finished = ((dims, dtype, trial) for trial in task.trials)
-        self._own += logs_of_trials(source.name, source.hash, self._fingerprint.key, finished)
+        logs = logs_of_trials(source.name, source.hash, self._fingerprint.key, finished)
+        self._own[task_key(dims, dtype)] = logs
 
     def _search(
         self,
@@ -278,13 +279,15 @@ class _JobRun:
                 settle=spec.budget.settle is True,
                 course=course,
             )
-            found = search_shape(search, screening, lambda: self._look_ahead(task, evaluator))
+            found = search_shape(search, screening, lambda: self._before_races(task, evaluator))
             return found, screening.ended
         finally:
             evaluator.close()
 
-    def _look_ahead(self, task: _Task, evaluator: Evaluator) -> None:
-        """Begin with the next problem while the device measures this one; on a CPU that would disturb it."""
+    def _before_races(self, task: _Task, evaluator: Evaluator) -> None:
+        """Nothing more is screened. Begin with the next problem while the device measures this one; on a CPU that would
+        disturb it."""
+        self._learn(task)
         following = next((after for before, after in itertools.pairwise(self._tasks) if before is task), None)
         if evaluator.exclusive or following is None or Ledger(following.trials).complete("final"):
             return

@@ -26,7 +26,7 @@ from deuteron.tuner.experience import (
     logs_of_trials,
     start_from,
 )
-from deuteron.tuner.experience.patience import PATIENCE, Patience, rank_correlation
+from deuteron.tuner.experience.patience import LONG_PATIENCE, PATIENCE, Patience, rank_correlation
 from deuteron.tuner.experience.sources import SourceError, read_logs
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, write_bundle
@@ -191,6 +191,18 @@ def test_patience_ends_where_predictions_hold_and_nothing_improves() -> None:
     assert told([*gaining, *(2000.0 + place for place in range(PATIENCE))], best_last).over
     assert told([*rising[:-1], 999.0], best_last).over  # less than half a percent is no gain
     assert not told([None] * 40, float).over  # nothing worked
+
+
+def test_patience_ends_also_where_predictions_do_not_hold() -> None:
+    """But after longer, and after each gain anew."""
+    rising: list[float | None] = [1000.0 + 10 * place for place in range(LONG_PATIENCE + 1)]
+
+    def wrong(place: int) -> float:
+        return -float(place)
+
+    assert told(rising, wrong).over and not told(rising[:-1], wrong).over
+    gaining = [*rising[:-1], 900.0]
+    assert not told([*gaining, *rising[1:-1]], wrong).over and told([*gaining, *rising[1:]], wrong).over
 
 
 def test_a_course_reports_what_the_start_was_worth() -> None:

@@ -2,10 +2,10 @@
 
 A search that begins with nothing has no such rule: none was found that ends it before 100 evaluations at a mean loss
 under 1 % (docs/search.md). Here the question is easier. Times that are ranked as the prediction says show that it holds
-for this shape as well, and then the best is among the first proposals. With these figures matmul searches on a CPU,
-each started from one other shape of nine or from all of them, took 68 evaluations of 100 on average and lost 0.8 %; a
-correlation of 0.5 would have let them end after 47, at 1.8 %. The figures below were chosen on these same searches, so
-others will lose more.
+for this shape as well, and then the best is among the first proposals. Where they are not, it mostly is among the first
+proposals as well: late in a search all that is measured is about as fast, and how such times are ranked says little. On
+an H100 and on a CPU ``benchmarks/patience.py`` says what these figures save and lose; they were chosen on the same
+searches, so others will lose more.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-#: So many configurations in a row without a gain of this part; and so good a rank correlation of predicted and measured
-#: times.
-PATIENCE, GAIN, AGREEMENT = 20, 0.005, 0.7
+#: So many configurations in a row without a gain of this part, at so good a rank correlation of predicted and measured
+#: times; or so many at any.
+PATIENCE, GAIN, AGREEMENT, LONG_PATIENCE = 20, 0.005, 0.7, 50
 #: Pairs below which nothing is said of agreement.
 PAIRS = 6
 
@@ -50,6 +50,8 @@ class Patience:
     @property
     def over(self) -> bool:
         """Whether more is not expected to be found."""
+        if self._since >= LONG_PATIENCE:
+            return True
         agreement = self.agreement
         return self._since >= PATIENCE and agreement is not None and agreement >= AGREEMENT
 
