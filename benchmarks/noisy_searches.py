@@ -53,6 +53,9 @@ class RecordedEvaluator:
 
     def submit(self, config: Configuration) -> None: ...
 
+    def must_wait(self, configs: Sequence[Configuration]) -> bool:
+        return False
+
     def next_compiled(self, configs: Sequence[Configuration]) -> int:
         return 0
 

@@ -205,6 +205,7 @@ class Races:
                 )
             )
             self.search.add(group[-1])
+        self.search.report()
         return group
 
 

@@ -58,6 +58,12 @@ class Screening:
 
     def run(self) -> None:
         """Screen; raises :class:`~.search_run.Cancelled`."""
+        try:
+            self._screen()
+        finally:
+            self.search.report()
+
+    def _screen(self) -> None:
         self._anticipate_final()
         if config_key(self.default) not in self.search.ledger.screened:
             self._propose(dict(self.default))
@@ -106,6 +112,8 @@ class Screening:
     def _next(self) -> dict[str, Scalar]:
         """Takes the first that is compiled, so that none waits for one that takes long; but the default is the first of
         all, with which others are compared."""
+        if self.search.evaluator.must_wait(tuple(self._waiting)):
+            self.search.report()
         place = self.search.evaluator.next_compiled(tuple(self._waiting)) if self.search.ledger.screened else 0
         config = self._waiting[place]
         del self._waiting[place]
@@ -134,8 +142,7 @@ class Screening:
         else:
             best = self.search.ledger.incumbent()
             best_ns = None if best is None or best.time_ns is None else best.time_ns.median
-            # Where proposing disturbs no timing the device does not wait for it.
-            screened = self.search.evaluator.screen(config, best_ns, lambda: self._refill(1))
+            screened = self.search.evaluator.screen(config, best_ns, self._meanwhile)
             if screened.measure_seconds:
                 self._pace.note(compiled.seconds, screened.check_seconds + screened.measure_seconds)
         metrics = self._metrics(compiled, screened)
@@ -160,6 +167,13 @@ class Screening:
             self._identities[compiled.identity] = trial
         self._tell(trial)
         self.search.add(trial)
+        if self.search.evaluator.exclusive:
+            self.search.report()
+
+    def _meanwhile(self) -> None:
+        """What the device need not wait for where it disturbs no timing."""
+        self.search.report()
+        self._refill(1)
 
     def _tell(self, trial: Trial) -> None:
         outcome = _outcome(trial)

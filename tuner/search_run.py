@@ -37,13 +37,20 @@ class SearchRun:
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.trials)
+        self._untold: list[tuple[Trial, str | None]] = []
         self._began = time.monotonic() - self.ledger.spent_s
 
     def add(self, trial: Trial) -> None:
-        """``trial`` is finished."""
+        """``trial`` is finished; :meth:`report` tells of it."""
         self.ledger.add(trial)
         best = self.ledger.incumbent()
-        self.finish(trial, None if best is None else best.id)
+        self._untold.append((trial, None if best is None else best.id))
+
+    def report(self) -> None:
+        """Tell of the trials that were added, which takes milliseconds: each goes to a disk."""
+        untold, self._untold = self._untold, []
+        for trial, incumbent in untold:
+            self.finish(trial, incumbent)
 
     def check_cancelled(self) -> None:
         """Raises :class:`Cancelled` if the job was asked to stop."""

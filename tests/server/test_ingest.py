@@ -245,6 +245,33 @@ def test_the_device_waits_for_the_disk_and_not_for_the_server(tmp_path: Path, mo
         assert link.took == [*range(1, MOST_UNSENT + 2), 99]
 
 
+def test_events_go_to_the_server_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first at once, others together, and all of them as soon as somebody waits for them."""
+    monkeypatch.setattr("deuteron.server.dispatch.reporter.DELIVERY_PAUSE_S", 20.0)
+    deliveries: list[list[int]] = []
+
+    class Link(SlowLink):
+        def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+            deliveries.append([item.sequence for item in events])
+            return super().deliver(job_id, claim_id, events)
+
+    link, spool = Link(), Spool(tmp_path, "job", "ticket.run")
+    link.answers.set()
+    began = time.monotonic()
+    with Reporter(cast("Any", link), spool, "job", "ticket.run") as reporter:
+        reporter.emit({"kind": "1"})
+        assert reporter.drain(10) and deliveries == [[1]]
+        for number in range(2, 12):
+            reporter.emit({"kind": str(number)})
+            time.sleep(0.01)
+        assert deliveries == [[1]]
+        assert reporter.drain(10) and deliveries == [[1], [*range(2, 12)]]
+        for number in range(12, 14 + MOST_UNSENT):
+            reporter.emit({"kind": str(number)})
+        assert len(deliveries) >= 3, "no more than so many are under way"
+    assert time.monotonic() - began < 10
+
+
 def waits_for(link: SlowLink, work: Callable[[], None]) -> None:
     """Check that ``work`` does not end before the server answers, and then does."""
     link.answers.clear()

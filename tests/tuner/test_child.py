@@ -141,6 +141,20 @@ def test_pool_says_what_is_compiled_first(pool: CompilePool) -> None:
     assert pool.result(hanging).status == "timeout"
 
 
+def test_pool_knows_what_is_compiled_without_waiting(pool: CompilePool) -> None:
+    """Whether or not anybody waited for it; what hangs keeps nobody."""
+    slow, hanging, other = ({"deed": deed} for deed in ("slow", "hang", "print"))
+    began = time.monotonic()
+    pool.submit(hanging)
+    pool.submit(slow)
+    assert not pool.is_done([slow, hanging, other])
+    while not pool.is_done([slow, other]):
+        assert time.monotonic() - began < 20
+        time.sleep(0.01)
+    assert not pool.is_done([hanging, other]) and pool.first_done([hanging, slow]) == 1
+    assert pool.result(hanging).status == "timeout"
+
+
 @pytest.fixture
 def crowded() -> Iterator[None]:
     """Descriptors below 1024 are taken, as in a service with many connections."""

@@ -129,6 +129,7 @@ class Fake:
     def submit(self, config): pass
     def settle(self): pass
     def next_compiled(self, configs): return 0
+    def must_wait(self, configs): return False
     def anticipate(self, seed): pass
     def expect(self, problem, default): pass
     def close(self): pass

@@ -90,6 +90,13 @@ class CompilePool:
             self._wait_for_one()
         return min(places[key] for key in done)
 
+    def is_done(self, configs: Sequence[Configuration]) -> bool:
+        """Whether there is an outcome for one of ``configs``; never waits for a compilation."""
+        for slot in self._slots:
+            while slot.key is not None and slot.child.arrived:
+                self._take(slot)
+        return any(config_key(config) in self._results for config in configs)
+
     def settle(self) -> None:
         """Wait until nothing is compiling: timing on the same cores must not be disturbed."""
         while self._queue or any(slot.key is not None for slot in self._slots):

@@ -35,6 +35,10 @@ class Evaluator(Protocol):
         """The place of the first of ``configs`` that are compiled; waits until one of them is."""
         ...
 
+    def must_wait(self, configs: Sequence[Configuration]) -> bool:
+        """Whether none of ``configs`` is known to be compiled."""
+        ...
+
     def settle(self) -> None:
         """Wait until nothing compiles."""
         ...
@@ -127,6 +131,10 @@ class LocalEvaluator:
     def next_compiled(self, configs: Sequence[Configuration]) -> int:
         """The place of the first of ``configs`` that the pool is done with; waits for one."""
         return self._pool.first_done(configs)
+
+    def must_wait(self, configs: Sequence[Configuration]) -> bool:
+        """Whether :meth:`next_compiled` would wait."""
+        return not self._pool.is_done(configs)
 
     def settle(self) -> None:
         """Wait until the pool is idle."""

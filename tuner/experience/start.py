@@ -80,14 +80,14 @@ def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog], wave
     usable = [(distance, log) for distance, log in near if log.fastest(space)][:SEARCHES]
     if not usable:
         return None
-    from ..strategies.surrogate import Prior, mixed  # lazy: help and lookups need no NumPy
+    from ..strategies.surrogate import Prior, mixed, remembered  # lazy: help and lookups need no NumPy
 
     made = [(1 / (1 + distance), log.predictions(space)) for distance, log in usable]
     predictions = [(weight, log_times) for weight, log_times in made if log_times is not None]
     first = tuple(_in_turn([log.fastest(space) for _, log in usable]))
     sources = tuple(log.log for _, log in usable)
     same = any(log.device == place.device and log.kernel_hash == place.kernel_hash for log in sources)
-    log_times = mixed(predictions) if predictions else None
+    log_times = remembered(mixed(predictions)) if predictions else None
     return Start(Prior(log_times, first), sources, same and log_times is not None)
 
 

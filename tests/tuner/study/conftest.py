@@ -58,6 +58,9 @@ class FakeEvaluator:
     def next_compiled(self, configs: Sequence[Configuration]) -> int:
         return 0
 
+    def must_wait(self, configs: Sequence[Configuration]) -> bool:
+        return False
+
     def settle(self) -> None: ...
 
     def anticipate(self, seed: int) -> None: ...

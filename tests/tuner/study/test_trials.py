@@ -14,7 +14,7 @@ from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner.codec import Scalar
 from deuteron.tuner.errors import JobError, SpaceError
 from deuteron.tuner.evaluate.messages import Raced, Screened
-from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TuneEvent, event_from_json
+from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TrialFinished, TuneEvent, event_from_json
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.progress import event_text, trial_text
 from deuteron.tuner.space import Configuration
@@ -279,3 +279,41 @@ def test_progress_says_what_bounds_the_best(fakes: ModuleType, tmp_path: Path) -
     tail = replace(trial.measurement, waves=1.5, tail=0.25, bound="tail")
     assert "(1.50 waves leave 25% of the device's time idle)" in trial_text(replace(trial, measurement=tail))
     assert "waves" not in trial_text(replace(trial, measurement=None))
+
+
+def test_what_is_finished_is_told_while_the_next_is_measured(fakes: ModuleType, tmp_path: Path) -> None:
+    """And before anything that may take longer: a compilation that is waited for, races, the end."""
+    told: list[int] = []
+    gaps: list[tuple[str, int]] = []
+
+    class Watched(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
+        exclusive, workers = False, 1
+
+        def must_wait(self, configs: Sequence[Configuration]) -> bool:
+            return len(self.screened) % 3 == 0
+
+        def next_compiled(self, configs: Sequence[Configuration]) -> int:
+            gaps.append(("waited" if self.must_wait(configs) else "ready", len(self.screened) - len(told)))
+            return 0
+
+        def screen(
+            self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+        ) -> Screened:
+            screened = super().screen(config, best_ns)
+            meanwhile()
+            assert len(told) == len(self.screened) - 1, "all but the one that is measured"
+            return screened
+
+        def race(self, *arguments: object, **options: object) -> Raced:
+            assert len(told) >= len(self.screened)
+            return super().race(*arguments, **options)
+
+    def emit(event: TuneEvent) -> None:
+        if isinstance(event, TrialFinished):
+            told.append(event.trial.number)
+
+    evaluator = Watched(fakes.bowl)
+    run_job(fakes.job(trials=12), emit=emit, workdir=tmp_path, evaluator=lambda *_: evaluator)
+    assert told == list(range(len(told))) and len(evaluator.screened) == 12
+    assert {gap for how, gap in gaps if how == "waited"} == {0}
+    assert {gap for how, gap in gaps if how == "ready"} == {1}

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ...space import Configuration
+from ...space import Configuration, config_key
 from .encoding import Grid, Levels, Vector, keys
 
 #: Natural logarithms of predicted times, one a configuration. Only differences count: units and constant factors drop
@@ -55,6 +55,20 @@ def mixed(predictions: Sequence[tuple[float, LogTimes]]) -> LogTimes:
         return summed
 
     return log_times
+
+
+def remembered(log_times: LogTimes) -> LogTimes:
+    """The same predictions, each made once: who follows a search asks again for what the strategy asked for."""
+    known: dict[str, float] = {}
+
+    def ask(configs: Sequence[Configuration]) -> list[float]:
+        wanted = [config_key(config) for config in configs]
+        missing = {key: config for key, config in zip(wanted, configs, strict=True) if key not in known}
+        if missing:
+            known.update(zip(missing, map(float, log_times([*missing.values()])), strict=True))
+        return [known[key] for key in wanted]
+
+    return ask
 
 
 def scale(predicted: Vector, logs: Vector) -> float:
