@@ -51,6 +51,7 @@ def autocast_on_cpu(tensor_core_generation: tuple[int, int] = (8, 0)) -> None:
     for name in ("custom_fwd", "custom_bwd"):
         setattr(torch.amp, name, _for_the_cpu(getattr(torch.amp, name)))
     torch.cuda.get_device_capability = lambda device=None: tensor_core_generation
+    torch.cuda.is_bf16_supported = lambda including_emulation=True: tensor_core_generation >= (8, 0)
 
 
 def told_of_an_h100() -> None:

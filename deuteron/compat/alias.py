@@ -10,16 +10,20 @@ import importlib
 import importlib.util
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import TYPE_CHECKING
 
 from deuteron.compat.after_import import after_import
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.runtime.devices import prefer
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, DistributionFinder
 
 #: Triton's modules -> ours; what lies below a module lies below ours, too.
 ALIASES = {
@@ -81,7 +85,7 @@ def _serve_inductor() -> None:
 
 
 class AliasFinder(MetaPathFinder):
-    """Finds modules under other names than their own."""
+    """Finds modules under other names than their own, and what is said of them."""
 
     def __init__(self, aliases: Mapping[str, str]) -> None:
         self._aliases = dict(aliases)
@@ -99,6 +103,13 @@ class AliasFinder(MetaPathFinder):
             origin=found.origin,
             is_package=found.submodule_search_locations is not None,
         )
+
+    def find_distributions(self, context: DistributionFinder.Context) -> Iterator[Distribution]:
+        """What ``importlib.metadata`` finds: libraries ask it for Triton's version."""
+        from deuteron.compat.distribution import TritonDistribution  # lazy: who asks has loaded importlib.metadata
+
+        if context.name is None or context.name.lower() == TritonDistribution.project:
+            yield TritonDistribution()
 
     def _own_name(self, fullname: str) -> str | None:
         known, rest = fullname, ""

@@ -158,3 +158,28 @@ def test_processes_that_the_program_starts_find_deuteron(tmp_path: Path):
     lines = [f"{method} 0 {found}" for method in ("spawn", "forkserver")]
     assert done.stdout.splitlines()[:2] == lines, done.stderr
     assert done.stdout.splitlines()[2:] == ["3.7.1"]
+
+
+STATED = """
+import importlib.metadata as metadata
+import triton
+assert metadata.version("triton") == metadata.version("Triton") == triton.__version__
+found = metadata.distribution("triton")
+assert found.metadata["Name"] == "triton" and found.requires is None and found.files is None
+assert [one.version for one in metadata.distributions(name="triton")][0] == triton.__version__
+assert "triton" in metadata.packages_distributions()["triton"]
+assert metadata.version("numpy") and "numpy" in {one.metadata["Name"] for one in metadata.distributions()}
+try:
+    metadata.version("triton-kernels-of-nobody")
+except metadata.PackageNotFoundError:
+    print("sound")
+"""
+
+
+def test_libraries_that_ask_for_the_installed_version_get_that_of_the_language(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(STATED)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "deuteron.compat.triton", str(program)], capture_output=True, text=True
+    )
+    assert done.stdout == "sound\n", done.stderr
