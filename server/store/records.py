@@ -111,7 +111,8 @@ class NewTrial:
 
 @dataclass(frozen=True, slots=True)
 class FoundSearch:
-    """What identifies a search that measured something; ``shape`` is JSON text."""
+    """What identifies a search that measured something; ``shape`` is JSON text, ``first`` the number of its first trial
+    that worked among those of its job."""
 
     job_id: str
     kernel_name: str
@@ -119,6 +120,7 @@ class FoundSearch:
     device_key: str
     shape: str
     dtype: str
+    first: int
 
 
 @dataclass(frozen=True, slots=True)

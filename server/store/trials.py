@@ -14,8 +14,8 @@ from .records import FoundSearch, NewTrial, ScreenedTime, StoredTrial
 from .writes import fitting
 
 _TABLE = TrialRow.__table__
-#: Bounds the time that answering takes.
-MOST_JOBS = 500
+#: Bound the time that answering takes: jobs, and of each search the trials that are looked at, from its first one on.
+MOST_JOBS, MOST_LOOKED_AT = 500, 5_000
 # Values in one IN clause.
 _AT_ONCE = 500
 
@@ -99,29 +99,37 @@ class Trials:
         """Searches that measured something, of the newest jobs of the kernel of this name or hash that said which
         device they run on (:data:`MOST_JOBS`), running ones too: newest jobs first. ``without``: a job to leave out."""
         of_kernel = or_(JobRow.kernel_name == name, JobRow.kernel_hash == kernel_hash)
-        jobs = (
-            select(JobRow.number, JobRow.id, JobRow.kernel_name, JobRow.kernel_hash, JobRow.device_key)
+        query = (
+            select(JobRow.id, JobRow.kernel_name, JobRow.kernel_hash, JobRow.device_key)
             .where(of_kernel, JobRow.device_key.is_not(None), JobRow.id != (without or ""))
             .order_by(JobRow.number.desc())
             .limit(MOST_JOBS)
-            .subquery()
         )
-        # The first trial that worked was the best so far: of each search a few rows are in the index of the best.
-        query = (
-            select(jobs.c.number, jobs.c.id, jobs.c.kernel_name, jobs.c.kernel_hash, jobs.c.device_key)
-            .add_columns(TrialRow.shape, TrialRow.dtype)
-            .join(TrialRow, TrialRow.job_id == jobs.c.id)
-            .where(TrialRow.best)
-            .distinct()
-            .order_by(jobs.c.number.desc(), TrialRow.shape, TrialRow.dtype)
+        jobs = self.connection.execute(query).all()
+        # The first trial that worked was the best so far: a few rows of each search are in the index of the best. In a
+        # join SQLite would read all trials.
+        firsts = (
+            select(TrialRow.job_id, TrialRow.shape, TrialRow.dtype, func.min(TrialRow.sequence).label("first"))
+            .where(TrialRow.job_id.in_([job.id for job in jobs]), TrialRow.best)
+            .group_by(TrialRow.job_id, TrialRow.dtype, TrialRow.shape)
+            .order_by(TrialRow.dtype, TrialRow.shape)
         )
-        return [FoundSearch(*row[1:]) for row in self.connection.execute(query)]
+        found: dict[str, list[FoundSearch]] = {}
+        of = {job.id: job for job in jobs}
+        for row in self.connection.execute(firsts):
+            job = of[row.job_id]
+            named = {"kernel_name": job.kernel_name, "kernel_hash": job.kernel_hash, "device_key": job.device_key}
+            found.setdefault(job.id, []).append(FoundSearch(**named, **row._mapping))
+        return [search for job in jobs for search in found.get(job.id, ())]
 
     def fastest(self, search: FoundSearch, *, limit: int) -> list[tuple[float, str]]:
-        """Times in ns and bodies of screened trials of a search that worked, fastest first."""
+        """Times in ns and bodies of screened trials of a search that worked, fastest first; of a very long search those
+        of its beginning (:data:`MOST_LOOKED_AT`)."""
+        until = search.first + MOST_LOOKED_AT
         query = (
             select(TrialRow.median_ns, TrialRow.body)
             .where(TrialRow.job_id == search.job_id, TrialRow.phase == "screen")
+            .where(TrialRow.sequence >= search.first, TrialRow.sequence < until)
             .where(TrialRow.shape == search.shape, TrialRow.dtype == search.dtype)
             .where(TrialRow.status == "ok", TrialRow.median_ns > 0)
             .order_by(TrialRow.median_ns, TrialRow.sequence)

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
+from store_rows import new_job, new_trial
 
 from deuteron.server.context import ServiceContext
 from deuteron.server.dispatch.link import Link
 from deuteron.server.dispatch.run import Neighbours
 from deuteron.server.searches import NEIGHBOURS, nearest_searches
+from deuteron.server.store import ServiceStore
 from deuteron.tuner import ConfigRecord, shape_key
 from deuteron.tuner.experience import SearchLog, SearchPlace
 from deuteron.tuner.http import ServiceError, ServiceUnreachable
@@ -135,6 +137,45 @@ def test_records_without_trials_are_nearest_too(
         (alone,) = nearest_searches(tx, SearchPlace("other", "0" * 64, "cpu/test", SHAPE, "f32"), limit=3) or [None]
     assert [log.shape["M"] for log in found] == [2**18, 2**17, 2**19]
     assert alone is None
+
+
+def test_of_a_very_long_search_the_beginning_is_looked_at(
+    client: TestClient, tune_events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where another search of the job came before it: nobody waits for a million trials."""
+    monkeypatch.setattr("deuteron.server.store.trials.MOST_LOOKED_AT", 4)
+    job_id = measured(client, tune_events(trials=7)[:8], SHAPE)
+    second = tune_events(trials=9)[1:10]
+    for number, event in enumerate(second):
+        event["shape"] = {"M": 128, "N": 64}
+        event["trial"]["id"] = f"second-{number}"
+    deliver(client, job_id, second, first=20)
+    other = submit(client)
+    found = {log["shape"]["M"]: [one["config"]["BLOCK"] for one in log["known"]] for log in neighbours(client, other)}
+    assert found == {64: [0, 1, 2, 3], 128: [0, 1, 2, 3]}
+
+
+def test_searches_are_listed_alike_in_both_databases(store: ServiceStore) -> None:
+    """Newest jobs first, each search once, with the number of its first trial that worked; those of other kernels, of
+    the job that asks and of jobs that have no device yet are not among them."""
+    jobs = [new_job(kernel_name=name, kernel_hash=text * 64) for name, text in (("k", "a"), ("k", "b"), ("x", "a"))]
+    jobs += [new_job(kernel_name="other", kernel_hash="c" * 64), new_job(kernel_name="k", kernel_hash="a" * 64)]
+    with store.write() as tx:
+        for job in jobs:
+            tx.jobs.add(job)
+        for job in jobs[:4]:
+            tx.jobs.name_device(job.id, "cpu/test")
+            tx.trials.append(job.id, new_trial(status="crashed", median_ns=None))
+            for shape in ('{"N":1}', '{"N":2}'):
+                for time_ns in (30.0, 20.0, 40.0, 10.0):
+                    tx.trials.append(job.id, new_trial(shape=shape, median_ns=time_ns))
+    with store.read() as tx:
+        found = tx.trials.searches("k", "a" * 64, without=jobs[1].id)
+        times = [time_ns for time_ns, _ in tx.trials.fastest(found[0], limit=3)]
+    expected = [(jobs[at].id, shape, first) for at in (2, 0) for shape, first in (('{"N":1}', 2), ('{"N":2}', 6))]
+    assert [(search.job_id, search.shape, search.first) for search in found] == expected
+    assert {(search.device_key, search.dtype) for search in found} == {("cpu/test", "f32")}
+    assert times == [10.0, 20.0, 30.0]
 
 
 def test_shapes_and_jobs_that_there_are_not(client: TestClient) -> None:
