@@ -97,8 +97,9 @@ class Screening:
 
     @property
     def _ahead(self) -> int:
+        """How many proposals shall wait, on a GPU beside the one that is measured."""
         evaluator = self.search.evaluator
-        return evaluator.workers * AHEAD_EXCLUSIVE if evaluator.exclusive else self._pace.ahead
+        return evaluator.workers * AHEAD_EXCLUSIVE if evaluator.exclusive else max(1, self._pace.ahead - 1)
 
     def _anticipate_final(self) -> None:
         """Its processes take seconds to start, and where tensors are large for what they are compared with."""

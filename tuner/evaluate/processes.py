@@ -57,8 +57,8 @@ class Processes:
                 self._idle = self._opened(device)
 
     def rest(self, device: str) -> None:
-        """A job has ended and another one may follow. Only those of finals stay, where nothing has run that was not
-        found right, and forget their problem; what compiles does as well."""
+        """A job has ended and another one may follow. Of what measured only those of finals stay, where nothing has run
+        that was not found right; they forget their problem."""
         with self._lock:
             leaving = [] if self._expected is None else [self._expected[1].child]
             leaving += [] if self._idle is None else [self._idle]

@@ -86,7 +86,10 @@ def test_proposals_are_made_while_the_device_is_at_work(
             return super().ask()
 
     class Busy(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
-        workers = 1
+        workers, submitted = 1, 0
+
+        def submit(self, config: Configuration) -> None:
+            self.submitted += 1
 
         def screen(
             self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
@@ -94,6 +97,7 @@ def test_proposals_are_made_while_the_device_is_at_work(
             at_work[0] = True
             if not exclusive:
                 meanwhile()
+                assert self.submitted - len(self.screened) <= 2, "with one process that compiles"
             at_work[0] = False
             return super().screen(config, best_ns)
 
