@@ -97,7 +97,8 @@ class Trials:
 
     def searches(self, name: str, kernel_hash: str, *, without: str | None = None) -> list[FoundSearch]:
         """Searches that measured something, of the newest jobs of the kernel of this name or hash that said which
-        device they run on (:data:`MOST_JOBS`), running ones too: newest jobs first. ``without``: a job to leave out."""
+        device they run on (:data:`MOST_JOBS`), running ones too: newest jobs first, of each job in the order in which
+        they began. ``without``: a job to leave out."""
         of_kernel = or_(JobRow.kernel_name == name, JobRow.kernel_hash == kernel_hash)
         query = (
             select(JobRow.id, JobRow.kernel_name, JobRow.kernel_hash, JobRow.device_key)
@@ -112,7 +113,7 @@ class Trials:
             select(TrialRow.job_id, TrialRow.shape, TrialRow.dtype, func.min(TrialRow.sequence).label("first"))
             .where(TrialRow.job_id.in_([job.id for job in jobs]), TrialRow.best)
             .group_by(TrialRow.job_id, TrialRow.dtype, TrialRow.shape)
-            .order_by(TrialRow.dtype, TrialRow.shape)
+            .order_by("first")
         )
         found: dict[str, list[FoundSearch]] = {}
         of = {job.id: job for job in jobs}

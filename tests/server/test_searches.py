@@ -156,7 +156,7 @@ def test_of_a_very_long_search_the_beginning_is_looked_at(
 
 
 def test_searches_are_listed_alike_in_both_databases(store: ServiceStore) -> None:
-    """Newest jobs first, each search once, with the number of its first trial that worked; those of other kernels, of
+    """Newest jobs first, of each the searches as they began, each once, with the number of its first trial that worked; those of other kernels, of
     the job that asks and of jobs that have no device yet are not among them."""
     jobs = [new_job(kernel_name=name, kernel_hash=text * 64) for name, text in (("k", "a"), ("k", "b"), ("x", "a"))]
     jobs += [new_job(kernel_name="other", kernel_hash="c" * 64), new_job(kernel_name="k", kernel_hash="a" * 64)]
@@ -166,13 +166,13 @@ def test_searches_are_listed_alike_in_both_databases(store: ServiceStore) -> Non
         for job in jobs[:4]:
             tx.jobs.name_device(job.id, "cpu/test")
             tx.trials.append(job.id, new_trial(status="crashed", median_ns=None))
-            for shape in ('{"N":1}', '{"N":2}'):
+            for shape in ('{"N":2}', '{"N":1}'):
                 for time_ns in (30.0, 20.0, 40.0, 10.0):
                     tx.trials.append(job.id, new_trial(shape=shape, median_ns=time_ns))
     with store.read() as tx:
         found = tx.trials.searches("k", "a" * 64, without=jobs[1].id)
         times = [time_ns for time_ns, _ in tx.trials.fastest(found[0], limit=3)]
-    expected = [(jobs[at].id, shape, first) for at in (2, 0) for shape, first in (('{"N":1}', 2), ('{"N":2}', 6))]
+    expected = [(jobs[at].id, shape, first) for at in (2, 0) for shape, first in (('{"N":2}', 2), ('{"N":1}', 6))]
     assert [(search.job_id, search.shape, search.first) for search in found] == expected
     assert {(search.device_key, search.dtype) for search in found} == {("cpu/test", "f32")}
     assert times == [10.0, 20.0, 30.0]
