@@ -156,8 +156,8 @@ def test_of_a_very_long_search_the_beginning_is_looked_at(
 
 
 def test_searches_are_listed_alike_in_both_databases(store: ServiceStore) -> None:
-    """Newest jobs first, of each the searches as they began, each once, with the number of its first trial that worked; those of other kernels, of
-    the job that asks and of jobs that have no device yet are not among them."""
+    """Newest jobs first, of each the searches as they began, each once, with the number of its first trial that worked;
+    those of other kernels, of the job that asks and of jobs that have no device yet are not among them."""
     jobs = [new_job(kernel_name=name, kernel_hash=text * 64) for name, text in (("k", "a"), ("k", "b"), ("x", "a"))]
     jobs += [new_job(kernel_name="other", kernel_hash="c" * 64), new_job(kernel_name="k", kernel_hash="a" * 64)]
     with store.write() as tx:
