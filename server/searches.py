@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -16,6 +17,8 @@ from .store import FoundSearch, Transaction
 
 #: Searches that a run gets to start from. It uses half as many, of those that share configurations with it.
 NEIGHBOURS = 8
+#: And of those searches of one shape and dtype with one text on one device.
+OF_A_PLACE = 2
 #: Records whose shapes are compared with the one that is searched.
 MOST_RECORDS = 20_000
 
@@ -42,10 +45,17 @@ def nearest_searches(tx: Transaction, place: SearchPlace, *, limit: int, without
 
 
 def _nearest(place: SearchPlace, candidates: Iterable[tuple[SearchPlace | SearchLog, T]], limit: int) -> list[T]:
-    """What was measured nearest to ``place``, each with where it was; of those as near, the first."""
-    found = [(place.distance(at), what) for at, what in candidates]
-    near = [(distance, what) for distance, what in found if distance is not None]
-    return [what for _, what in sorted(near, key=lambda pair: pair[0])[:limit]]
+    """What was measured nearest to ``place``, each with where it was; of those as near, the first. A place that was
+    measured often does not keep others out."""
+    found = [(place.distance(at), at, what) for at, what in candidates]
+    near = [(distance, at, what) for distance, at, what in found if distance is not None]
+    of: Counter[object] = Counter()
+    chosen: list[T] = []
+    for _, at, what in sorted(near, key=lambda entry: entry[0]):
+        of[_identity(at)] += 1
+        if len(chosen) < limit and of[_identity(at)] <= OF_A_PLACE:
+            chosen.append(what)
+    return chosen
 
 
 def _place_of(search: FoundSearch) -> SearchPlace:
@@ -89,7 +99,7 @@ def _without_trials(records: Iterable[SearchLog], logs: Iterable[SearchLog]) -> 
     return [log for log in records if _identity(log) not in places]
 
 
-def _identity(log: SearchLog) -> tuple[str, str, str, str]:
+def _identity(log: SearchLog | SearchPlace) -> tuple[str, str, str, str]:
     return log.kernel_hash, log.device, log.dtype, shape_key(log.shape)
 
 
@@ -98,6 +108,8 @@ def _places_of_records(tx: Transaction, place: SearchPlace) -> Iterator[SearchPl
     others = tx.kernels.hashes(place.kernel_name) - {place.kernel_hash}
     for kernel_hash in (place.kernel_hash, *sorted(others)):
         for device, dtype in tx.configs.places(kernel_hash):
+            if device.partition("/")[0] != place.device.partition("/")[0]:
+                continue  # another kind of device says nothing
             shapes = dict.fromkeys(shape for *_, shape in tx.configs.keys_of(kernel_hash, [device], dtype))
             for shape in shapes:
                 sizes = parse_shape(shape) if shape else {}

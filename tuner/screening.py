@@ -168,8 +168,8 @@ class Screening:
             self._identities[compiled.identity] = trial
         self._tell(trial)
         self.search.add(trial)
-        if self.search.evaluator.exclusive:
-            self.search.report()
+        if self.search.evaluator.exclusive or trial.status in ("crashed", "timeout"):
+            self.search.report()  # after those it takes seconds until the next one is measured
 
     def _meanwhile(self) -> None:
         """What the device need not wait for where it disturbs no timing."""

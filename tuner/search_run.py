@@ -48,9 +48,8 @@ class SearchRun:
 
     def report(self) -> None:
         """Tell of the trials that were added, which takes milliseconds: each goes to a disk."""
-        untold, self._untold = self._untold, []
-        for trial, incumbent in untold:
-            self.finish(trial, incumbent)
+        while self._untold:
+            self.finish(*self._untold.pop(0))
 
     def check_cancelled(self) -> None:
         """Raises :class:`Cancelled` if the job was asked to stop."""

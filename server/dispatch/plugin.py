@@ -61,7 +61,10 @@ class BenchPlugin(WorkerPlugin):
         closing = self._closing
         device = get_device(self.bench.device)
         if device.properties.kind == "cuda":
-            warm_up(device)
+            try:
+                warm_up(device)
+            except Exception:
+                logger.exception("the first job will load what it needs")
         link = Link(self.bench.server_url, self.bench.token)
         while closing is not None and not closing.is_set():
             try:

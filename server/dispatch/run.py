@@ -40,6 +40,7 @@ logger = logging.getLogger("deuteron.worker")
 _CLAIM_PATIENCE_S = 60.0
 _DRAIN_PATIENCE_S = 600.0
 _UPLOAD_PAUSE_S = 1.0
+_ASK_AGAIN_S = 60.0
 # Between the folder of a run and its spool pass milliseconds.
 _BEGINNING_S = 3600.0
 _courier = threading.Lock()
@@ -218,17 +219,21 @@ def _call_runner(
 
 
 class Neighbours:
-    """Asks the server what other jobs know of a search. Without an answer it says what it was told before, or nothing:
-    a search does not wait for a server that is away."""
+    """Asks the server what other jobs know of a search. Without an answer it says what it was told before, or nothing.
+    A server that is away is not asked again for a while: each time may take seconds."""
 
     def __init__(self, link: Link, job_id: str) -> None:
         self._link, self._job_id = link, job_id
         self._told: tuple[SearchLog, ...] = ()
+        self._not_before = 0.0
 
     def __call__(self, place: SearchPlace) -> Iterable[SearchLog]:
+        if time.monotonic() < self._not_before:
+            return self._told
         try:
             self._told = self._link.searches(self._job_id, place)
         except (ServiceUnreachable, ServiceError) as error:
+            self._not_before = time.monotonic() + _ASK_AGAIN_S
             logger.warning("%s %s starts from what this run knows: %s", shape_key(place.shape), place.dtype, error)
         return self._told
 

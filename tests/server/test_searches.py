@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from typing import Any, cast
@@ -189,10 +188,14 @@ def test_shapes_and_jobs_that_there_are_not(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("error", [ServiceUnreachable("away"), ServiceError("an older server", status=404, problem={})])
-def test_a_search_does_not_wait_for_a_server_that_is_away(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    """It starts from what the server said before."""
+def test_a_search_does_not_wait_for_a_server_that_is_away(
+    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It starts from what the server said before, and asks again after a while."""
     log = SearchLog("k", "0" * 64, "cpu/test", SHAPE, "f32", ())
-    answers: list[object] = [error, (log,), error]
+    answers: list[object] = [(log,), error, ()]
+    now = [0.0]
+    monkeypatch.setattr("deuteron.server.dispatch.run.time.monotonic", lambda: now[0])
 
     class Answers:
         def searches(self, job_id: str, place: SearchPlace) -> object:
@@ -203,5 +206,16 @@ def test_a_search_does_not_wait_for_a_server_that_is_away(error: Exception, capl
 
     known = Neighbours(cast(Link, Answers()), "job")
     place = SearchPlace("k", "0" * 64, "cpu/test", SHAPE, "f32")
-    assert [list(known(place)) for _ in range(3)] == [[], [log], [log]]
-    assert json.dumps(SHAPE) not in caplog.text and caplog.text.count("M=64,N=64 f32 starts from what") == 2
+    assert [list(known(place)) for _ in range(4)] == [[log]] * 4 and answers == [()]
+    assert caplog.text.count("M=64,N=64 f32 starts from what") == 1
+    now[0] = 61.0
+    assert list(known(place)) == []
+
+
+def test_a_place_that_was_measured_often_does_not_keep_others_out(client: TestClient, tune_events: Events) -> None:
+    for _ in range(NEIGHBOURS + 1):
+        measured(client, tune_events(trials=2)[:3], SHAPE)
+    for size in (128, 256):
+        measured(client, tune_events(trials=2)[:3], {"M": size, "N": 64})
+    found = [log["shape"]["M"] for log in neighbours(client, submit(client))]
+    assert found == [64, 64, 128, 256]

@@ -201,6 +201,7 @@ def test_patience_ends_also_where_predictions_do_not_hold() -> None:
         return -float(place)
 
     assert told(rising, wrong).over and not told(rising[:-1], wrong).over
+    assert not told([None] * (LONG_PATIENCE + 9), float).over, "as long as nothing works"
     gaining = [*rising[:-1], 900.0]
     assert not told([*gaining, *rising[1:-1]], wrong).over and told([*gaining, *rising[1:]], wrong).over
 

@@ -145,3 +145,24 @@ def test_two_jobs_at_once_have_their_own(lender: KeptProcesses) -> None:
     assert not first._finals, "it was kept first, and ended when the other job left its own"
     with lender.lent("cuda:1") as last:
         assert last is mine
+
+
+def test_they_serve_so_many_jobs(lender: KeptProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST_JOBS", 2)
+    served = []
+    for _ in range(3):
+        with lender.lent("cuda:1") as processes:
+            served.append(processes)
+    assert served[0] is served[1] and served[2] is not served[0]
+
+
+def test_what_still_compiles_is_ended(lender: KeptProcesses) -> None:
+    with lender.lent("cuda:1") as processes:
+        search(processes)
+        pool = processes._pool
+        assert pool is not None
+        pool.submit({"deed": "hang"})
+    with lender.lent("cuda:1") as processes:
+        began = time.monotonic()
+        search(processes)
+        assert time.monotonic() - began < 20

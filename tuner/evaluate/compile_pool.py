@@ -102,6 +102,14 @@ class CompilePool:
         while self._queue or any(slot.key is not None for slot in self._slots):
             self._wait_for_one()
 
+    def rest(self) -> None:
+        """Nothing more is wanted for now. End the processes that are at work."""
+        self._queue.clear()
+        for slot in self._slots:
+            if slot.key is not None:
+                slot.child.kill()
+                slot.key = None
+
     def close(self) -> None:
         """End the processes, all at the same time; what was still compiling is lost."""
         for slot in self._slots:

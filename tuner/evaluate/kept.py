@@ -17,6 +17,8 @@ from .processes import Processes
 
 #: How long processes wait for another job. Between two jobs of a worker passes a tenth of a second.
 KEPT_SECONDS = 5.0
+#: And how many jobs they serve: what a process has loaded onto a GPU it never unloads.
+MOST_JOBS = 50
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,15 @@ class KeptProcesses:
         except BaseException:
             processes.close()
             raise
-        if found is None:
+        if found is None or processes.jobs >= MOST_JOBS:
             processes.close()
-        else:
+            return
+        try:
             processes.rest(device)
-            self._keep(processes, found)
+        except OSError:  # no descriptors are left, or no disk
+            processes.close()
+            return
+        self._keep(processes, found)
 
     def close(self) -> None:
         """End what is kept."""

@@ -37,6 +37,8 @@ class Processes:
         self, *, workers: int | None = None, command: Sequence[str] = WORKER, nursery: Nursery | None = None
     ) -> None:
         self._workers, self._command, self._nursery = workers, command, nursery
+        #: How many jobs were begun with them.
+        self.jobs = 0
         self._pool: CompilePool | None = None
         self._lock = threading.Lock()  # of the four below
         self._idle: ChildProcess | None = None
@@ -47,6 +49,7 @@ class Processes:
     def open(self, device: str) -> None:
         """Begin to start a process that will measure on a GPU, before it is known what, unless the job before left
         one; then one for finals takes its place."""
+        self.jobs += 1
         if self._nursery is not None:
             self._nursery.begin()
         with self._lock:
@@ -57,16 +60,19 @@ class Processes:
                 self._idle = self._opened(device)
 
     def rest(self, device: str) -> None:
-        """A job has ended and another one may follow. Of what measured only those of finals stay, where nothing has run
-        that was not found right; they forget their problem."""
+        """A job has ended and another one may follow. Of what measured only those of finals stay, which forget their
+        problem, and of what compiles those that have nothing to do."""
         with self._lock:
             leaving = [] if self._expected is None else [self._expected[1].child]
             leaving += [] if self._idle is None else [self._idle]
             self._idle = self._expected = None
             for child in leaving:
                 self._end(child)
+            self._finals = [child for child in self._finals if child.running]
             for child in self._finals:
                 _tell_open(child, device)
+        if self._pool is not None:
+            self._pool.rest()
 
     def pool(self, prepare: JsonObject) -> CompilePool:
         """The pool, for the problem of ``prepare``; what it was compiling for another one is of no use any more."""
@@ -125,7 +131,7 @@ class Processes:
     def end_finals(self) -> None:
         """End those that are kept for finals, and wait until their memory is free."""
         with self._lock:
-            ending, self._finals = self._finals, []
+            ending, self._finals, self._ending = [*self._finals, *self._ending], [], []
         for child in ending:
             child.kill()
 

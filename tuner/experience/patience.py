@@ -50,7 +50,7 @@ class Patience:
     @property
     def over(self) -> bool:
         """Whether more is not expected to be found."""
-        if self._since >= LONG_PATIENCE:
+        if self._since >= LONG_PATIENCE and self._measured:
             return True
         agreement = self.agreement
         return self._since >= PATIENCE and agreement is not None and agreement >= AGREEMENT

@@ -54,7 +54,7 @@ class SearchPlace:
 @dataclass(frozen=True)
 class Start:
     """``prior`` for the strategy; ``sources``: the logs it is made of, nearest first; ``same_device``: whether one of
-    them is of this device and text."""
+    those that predict is of this device and text."""
 
     prior: Prior
     sources: tuple[SearchLog, ...]
@@ -80,15 +80,17 @@ def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog], wave
     usable = [(distance, log) for distance, log in near if log.fastest(space)][:SEARCHES]
     if not usable:
         return None
-    from ..strategies.surrogate import Prior, mixed, remembered  # lazy: help and lookups need no NumPy
+    from ..strategies.surrogate import Prior, mixed, one_thread, remembered  # lazy: help and lookups need no NumPy
 
-    made = [(1 / (1 + distance), log.predictions(space)) for distance, log in usable]
-    predictions = [(weight, log_times) for weight, log_times in made if log_times is not None]
+    with one_thread():  # another thread may be timing
+        made = [(1 / (1 + distance), log, log.predictions(space)) for distance, log in usable]
+    predicting = [log.log for _, log, log_times in made if log_times is not None]
+    predictions = [(weight, log_times) for weight, _, log_times in made if log_times is not None]
     first = tuple(_in_turn([log.fastest(space) for _, log in usable]))
     sources = tuple(log.log for _, log in usable)
-    same = any(log.device == place.device and log.kernel_hash == place.kernel_hash for log in sources)
+    same = any(log.device == place.device and log.kernel_hash == place.kernel_hash for log in predicting)
     log_times = remembered(mixed(predictions)) if predictions else None
-    return Start(Prior(log_times, first), sources, same and log_times is not None)
+    return Start(Prior(log_times, first), sources, same)
 
 
 @dataclass(frozen=True)
