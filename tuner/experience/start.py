@@ -80,7 +80,8 @@ def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog], wave
     usable = [(distance, log) for distance, log in near if log.fastest(space)][:SEARCHES]
     if not usable:
         return None
-    from ..strategies.surrogate import Prior, mixed, one_thread, remembered  # lazy: help and lookups need no NumPy
+    from ..strategies.surrogate import Prior, mixed, remembered  # lazy: help and lookups need no NumPy
+    from ..strategies.surrogate.one_thread import one_thread  # lazy: as above
 
     with one_thread():  # another thread may be timing
         made = [(1 / (1 + distance), log, log.predictions(space)) for distance, log in usable]

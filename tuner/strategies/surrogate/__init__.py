@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .one_thread import one_thread
 from .prior import LogTimes, Prior, mixed, remembered
 from .strategy import SurrogateStrategy
 from .warm_start import prior_from_log
 
-__all__ = ["LogTimes", "Prior", "SurrogateStrategy", "mixed", "one_thread", "prior_from_log", "remembered"]
+__all__ = ["LogTimes", "Prior", "SurrogateStrategy", "mixed", "prior_from_log", "remembered"]
