@@ -26,8 +26,8 @@ class Processes:
 
     Making a context on a GPU takes a third of a second, longer where others on the host do so too, whatever their GPU.
     So processes are kept for the next problem, and those of finals for the next job (:mod:`.kept`). What screens runs
-    whatever was proposed; in those of finals only what was found right has run, and for each problem they are others
-    than the one that screened.
+    whatever was proposed; in those of finals what was found right, or is checked there before it is timed, and for
+    each problem they are others than the one that screened.
 
     ``nursery``: what they are forked from, which other jobs use, too. Another thread than the one that measures may
     :meth:`expect`.
