@@ -233,8 +233,8 @@ class Wgmma(Op, mnemonic="gpu.wgmma"):
     """``dot`` by wgmma, the tensor core instruction of warp groups (PTX ISA, "wgmma.mma_async").
 
     ``b`` lies in shared memory, ``a`` there or in registers as ``dot_operand``; ``acc`` is a ``wgmma_accumulator`` of
-    instructions with ``columns`` columns. Unless it ``waits``, the result is in flight until :class:`Await`, and so is
-    what it reads.
+    instructions with ``columns`` columns. Unless it ``waits``, the result is in flight until the :class:`Await` of it,
+    or of a product that adds to it, and so is what it reads.
     """
 
     a: Value
@@ -251,6 +251,17 @@ class Wgmma(Op, mnemonic="gpu.wgmma"):
         if b.shared is None:
             raise self.fail("the second operand must lie in shared memory")
         return (acc,)
+
+
+def ended_by(op: Await) -> list[Wgmma]:
+    """The products that are known to be done behind ``op``: the one that it names, and those which that one added to
+    while they were in flight, the last one first."""
+    found: list[Wgmma] = []
+    product = op.x.op
+    while isinstance(product, Wgmma) and not product.waits:
+        found.append(product)
+        product = product.acc.op
+    return found
 
 
 class Await(Op, mnemonic="gpu.await", effect=Effect.WRITE):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..ir.core import Block, Function, Op
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
-from .asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot
+from .asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot, ended_by
 from .lifetimes import ByteRange
 from .meetings import Access, Meetings, Touch
 from .ops import ConvertLayout, WarpBarrier
@@ -119,7 +119,8 @@ class _Inserter:
 
     def _after(self, op: Op, pending: Pending, *, insert: bool) -> Pending:
         if (place := self.places.get(op)) is not None and not isinstance(op, Put):
-            pending.clear()
+            if not (isinstance(op, ConvertLayout) and op.unfinished):
+                pending.clear()
             pending.scratch.add(place)
         pending.scratch.update(self._read_places(op))
         match op:
@@ -148,9 +149,9 @@ class _Inserter:
     def _read_places(self, op: Op) -> set[ByteRange]:
         """Places of rings and converted tiles that ``op`` reads: nobody may write them before all threads have done.
         A product in flight reads until it is waited for, whatever barrier was passed before."""
-        reader = op.x.op if isinstance(op, Await) and op.x.op is not None else op
+        readers = ended_by(op) if isinstance(op, Await) else [op]
         found = set()
-        for value in reader.operands:
+        for value in (value for reader in readers for value in reader.operands):
             made = value.op
             while isinstance(made, SharedView | Slot):
                 made = made.operands[0].op

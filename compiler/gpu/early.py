@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from ..ir.core import Block, Effect, Function, Op, Value
 from ..tile import elementwise as ew
+from ..tile.blocks import BlockStore
 from ..tile.control import For, Yield
 from ..tile.matmul import Dot
-from ..tile.memory import Load
+from ..tile.memory import Load, Store
 from ..tile.shape import Splat
 from .ahead import Ahead, may_precede, run_ahead
 from .arrays import Arrays
@@ -39,7 +40,7 @@ def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
     """The loads that may come early: nothing in the loop writes what they read or waits for others to do so, and no
     address is made of them, as what decides where a loop reads runs ahead by itself."""
     body = loop.body
-    quiet = all(op.effect in (Effect.PURE, Effect.CONTROL, Effect.TERMINATOR, Effect.READ) for op in body.walk())
+    quiet = all(op.effect is not Effect.WRITE or isinstance(op, Store | BlockStore) for op in body.walk())
     if not quiet or not any(isinstance(op, Dot) for op in body.ops):
         return
     reads = [op for op in body.walk() if op.effect is Effect.READ]
@@ -48,7 +49,7 @@ def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
     addresses = _made_of(body, [value for op in reads for value in op.operands])
     written = arrays.written(body)
     for op in body.ops:
-        if not isinstance(op, Load) or op.result.type.rank != 1 or op.result.type.size > most or op in addresses:
+        if not isinstance(op, Load) or op.result.type.rank > 1 or op.result.type.size > most or op in addresses:
             continue
         if may_precede(arrays.of(op.pointer), written) and run_ahead(loop, op.operands, arrays) is not None:
             yield op
@@ -100,11 +101,12 @@ def _loaded(
     ops: list[Op] = [exists, *ahead.fetch(env)]
     results: list[Value] = []
     for row in rows:
-        whole = Splat(exists.result, row.result.type.shape)
-        mask: Op = whole
-        ops.append(whole)
+        mask: Op = exists
+        if row.result.type.rank:
+            mask = Splat(exists.result, row.result.type.shape)
+            ops.append(mask)
         if row.mask is not None:
-            mask = ew.And(env.get(row.mask, row.mask), whole.result)
+            mask = ew.And(env.get(row.mask, row.mask), *mask.results)
             ops.append(mask)
         (found,) = mask.results
         pointer, other = env.get(row.pointer, row.pointer), row.other and env.get(row.other, row.other)

@@ -32,8 +32,15 @@ def begin_loads(function: Function, threads: int) -> None:
     for block in list(function.body.nest()):
         for op in block.ops:
             for inner in op.blocks:
-                carried = sum(_registers(value, threads) for value in op.inits) if isinstance(op, For) else 0
+                carried = sum(registers_of(value, threads) for value in op.inits) if isinstance(op, For) else 0
                 _begin(inner, carried, arrays, threads)
+
+
+def registers_of(value: Value, threads: int) -> int:
+    """Registers of a thread for its part of a tile."""
+    if not value.type.rank:
+        return 0
+    return -(-value.type.size * value.type.elem.bytes // (threads * _REGISTER_BYTES))
 
 
 def _begin(block: Block, carried: int, arrays: Arrays, threads: int) -> None:
@@ -42,7 +49,7 @@ def _begin(block: Block, carried: int, arrays: Arrays, threads: int) -> None:
     left = min(MOST_REGISTERS, ROOM - carried)
     start = 0
     for load in [op for op in block.ops if isinstance(op, Load) and not op.volatile and op.result.type.rank]:
-        registers = _registers(load.result, threads)
+        registers = registers_of(load.result, threads)
         if registers > left:
             continue
         end = block.ops.index(load)
@@ -57,13 +64,6 @@ def _begin(block: Block, carried: int, arrays: Arrays, threads: int) -> None:
         first = [*(op for op in between if op in needed), load]
         block.ops[start : end + 1] = [*first, *crossed]
         start += len(first)
-
-
-def _registers(value: Value, threads: int) -> int:
-    """Of a thread, for its part of a tile."""
-    if not value.type.rank:
-        return 0
-    return -(-value.type.size * value.type.elem.bytes // (threads * _REGISTER_BYTES))
 
 
 def _made_of(load: Op, between: Sequence[Op]) -> set[Op]:

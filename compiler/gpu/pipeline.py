@@ -25,6 +25,7 @@ from .relayout import Relayout
 from .residency import slots_for_another_block
 from .room import with_room
 from .scratch import GpuFunction, allocate
+from .stores import delay_stores
 from .unroll import unroll_short_loops
 from .verify import verify_gpu
 from .work import GpuWork
@@ -42,8 +43,9 @@ Observer = Callable[[str, Function], None]
 
 
 def ask_together(work: GpuWork) -> None:
-    """Loads beside products come where their block begins."""
+    """Loads beside products come where their block begins, stores in loops behind the products that follow them."""
     begin_loads(work.function, 32 * work.schedule.num_warps)
+    delay_stores(work.function, 32 * work.schedule.num_warps)
 
 
 def lay_out(work: GpuWork) -> None:
@@ -67,7 +69,7 @@ def agree(work: GpuWork) -> None:
 
 def await_products(work: GpuWork) -> None:
     """Wait for products where their results are needed."""
-    let_fly(work.function)
+    work.has_early_operands = let_fly(work.function, early_operands=work.early_operands)
 
 
 def place(work: GpuWork) -> None:
@@ -149,18 +151,21 @@ def lower_to_gpu(
         raise OutOfResources("threads", 32 * schedule.num_warps, MOST_THREADS, hint="use 32 warps or fewer")
     require_legal(schedule, function, target.kind)
     schedule = with_room(schedule, function)
-    limit, crowded = MOST_SLOTS, True
+    limit, crowded, early_operands = MOST_SLOTS, True, True
     while True:
-        work = GpuWork(function.clone(), target, schedule, denied, limit)
+        work = GpuWork(function.clone(), target, schedule, denied, limit, early_operands)
         work.function.num_warps = schedule.num_warps
         try:
             for name, step in PIPELINE:
                 step(work)
                 observe(name, work.function)
         except OutOfResources:
-            if not work.slots:
+            if work.has_early_operands:
+                early_operands = False
+            elif work.slots:
+                limit = work.slots - 1
+            else:
                 raise
-            limit = work.slots - 1
             continue
         fewer = None
         if crowded and not work.producer_warps:

@@ -128,7 +128,7 @@ class _Scratch:
 
 def _lasting(function: Function, lifetimes: Lifetimes, taken: TakenBytes) -> dict[Op, ByteRange]:
     """What outlives its operation, but for pipes: rings, then tiles, large ones first, then results."""
-    sizes = {op: size for op in function.walk() if (size := _tile_bytes(op))}
+    sizes = {op: size for op in function.walk() if (size := tile_bytes(op))}
     tiles = sorted((op for op in sizes if isinstance(op, ConvertLayout)), key=lambda op: -sizes[op])
     results = [op for op in sizes if isinstance(op, Put) and not lifetimes.comes_round(op)]
     rings = [op for op in sizes if op not in results and not isinstance(op, ConvertLayout)]
@@ -162,7 +162,7 @@ def _pipes(function: Function, lifetimes: Lifetimes, taken: TakenBytes, first: i
     return places
 
 
-def _tile_bytes(op: Op) -> int:
+def tile_bytes(op: Op) -> int:
     """Bytes of the tile in shared memory that ``op`` makes and others read."""
     match op:
         case RingBuffer():

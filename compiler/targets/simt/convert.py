@@ -74,8 +74,9 @@ def _local_store(state: Lowering, plan: LocalStore, op: ConvertLayout) -> None:
     writes = addresses(state, plan.write, start)
     for i, group in enumerate(plan.write.registers):
         store_registers(state, op.x, group, writes(i))
-    state.machine.publish_shared(state)
-    state.barrier()
+    if not op.unfinished:
+        state.machine.publish_shared(state)
+        state.barrier()
     state.places[op.result] = str(start)
 
 

@@ -1,0 +1,219 @@
+"""Loops that hand a state on, as linear attention does: products in a row, with stores and rows beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from deuteron.compiler.gpu.asynchronous import Await, RingBuffer, SharedView, Slot, Wgmma, ended_by
+from deuteron.compiler.gpu.barriers import insert_barriers
+from deuteron.compiler.gpu.lifetimes import ByteRange
+from deuteron.compiler.gpu.ops import ConvertLayout, VectorLoad, VectorStore
+from deuteron.compiler.gpu.scratch import Allocation, GpuFunction
+from deuteron.compiler.ir.core import Op
+from deuteron.compiler.tile.control import For
+from deuteron.compiler.tile.memory import Barrier
+
+#: A gated delta rule over two halves of the keys: what is stored, multiplied and read of each step.
+DELTA = """
+def delta(k, v, w, g, h, out, T, D: tl.constexpr, B: tl.constexpr, N: tl.constexpr):
+    t, d, n = tl.arange(0, B), tl.arange(0, D), tl.arange(0, N)
+    first = tl.zeros((D, N), tl.float32)
+    second = tl.zeros((D, N), tl.float32)
+    for i in range(T // B):
+        tl.store(h + (i * 2 * D + d[:, None]) * N + n[None, :], first.to(tl.float16))
+        tl.store(h + (i * 2 * D + D + d[:, None]) * N + n[None, :], second.to(tl.float16))
+        rows = (i * B + t)[:, None] * (2 * D)
+        seen = tl.dot(tl.load(w + rows + d[None, :]), first.to(tl.float16))
+        seen += tl.dot(tl.load(w + rows + D + d[None, :]), second.to(tl.float16))
+        left = tl.load(v + (i * B + t)[:, None] * N + n[None, :]) - seen
+        tl.store(out + (i * B + t)[:, None] * N + n[None, :], left)
+        last = tl.load(g + i * B + B - 1)
+        left *= (last * tl.load(g + i * B + t))[:, None]
+        first *= last
+        second *= last
+        keys = (i * B + t)[None, :] * (2 * D)
+        first += tl.dot(tl.load(k + keys + d[:, None]), left.to(tl.float16))
+        second += tl.dot(tl.load(k + keys + D + d[:, None]), left.to(tl.float16))
+"""
+POINTERS = dict.fromkeys(("k", "v", "w", "h"), "*fp16:16") | {"g": "*fp32:16", "out": "*fp32:16", "T": "i32:16"}
+
+
+def delta(k: Any, v: Any, w: Any, g: Any, factors: Any, D: int, B: int, N: int) -> tuple[Any, Any]:
+    """States before each step, and what each step leaves, in float64 but for what the kernel rounds to float16."""
+    states, left = [], []
+    state = np.zeros((2 * D, N))
+    for start in range(0, len(v), B):
+        rows = slice(start, start + B)
+        states.append(state)
+        scales = np.repeat([1.0, factors[start // B]], D)[:, None]
+        rest = v[rows] - w[rows].astype(np.float64) @ (state * scales).astype(np.float16)
+        left.append(rest)
+        scaled = rest * g[rows][-1] * g[rows, None]
+        state = state * g[rows][-1] + k[rows].T.astype(np.float64) @ scaled.astype(np.float16)
+    return np.concatenate(states), np.concatenate(left)
+
+
+@pytest.mark.parametrize(
+    ("target", "warps", "stages", "D", "N", "scale"),
+    [
+        ("cuda:80", 4, 3, 64, 32, "second"),
+        ("cuda:90a", 4, 1, 64, 32, "second"),
+        ("cuda:90a", 4, 2, 64, 32, "second"),
+        ("cuda:90a", 4, 2, 64, 32, "(second * tl.load(g + i))"),
+        ("cuda:90a", 4, 3, 64, 64, "second"),
+        ("cuda:90a", 2, 3, 64, 32, "second"),
+        ("cuda:90a", 8, 2, 32, 16, "second"),
+    ],
+)
+def test_a_gated_delta_rule(
+    from_text: Callable[..., Any],
+    run_function: Callable[..., Any],
+    target: str,
+    warps: int,
+    stages: int,
+    D: int,
+    N: int,
+    scale: str,
+) -> None:
+    B, T = 64, 192
+    text = DELTA.replace("D + d[None, :]), second.to", f"D + d[None, :]), {scale}.to")
+    made = from_text(text, POINTERS, {"D": D, "B": B, "N": N}, warps, num_stages=stages)
+    assert_nothing_is_written_where_products_read(made.gpu(target))
+    rng = np.random.default_rng(D + N)
+    k, w = (rng.integers(-1, 2, (T, 2 * D)).astype(np.float16) for _ in range(2))
+    v = rng.integers(-2, 3, (T, N)).astype(np.float16)
+    g = (0.5 ** rng.integers(0, 3, T)).astype(np.float32) / 16
+    h, out = np.full((T // B * 2 * D, N), 77, np.float16), np.full((T, N), 77, np.float32)
+    run_function(made.tile(), (1,), [k, v, w, g, h, out, T], warps, target, num_stages=stages)
+    factors = np.ones(T // B) if scale == "second" else g
+    states, left = delta(k, v, w, g, factors, D, B, N)
+    np.testing.assert_allclose(h, states, rtol=2e-3, atol=2e-3)
+    np.testing.assert_allclose(out, left, rtol=2e-3, atol=2e-2)
+
+
+def test_products_of_a_step_are_begun_together(from_text: Callable[..., Any]) -> None:
+    made = from_text(DELTA, POINTERS, {"D": 64, "B": 64, "N": 32}, 4, num_stages=2).gpu()
+    (loop,) = (op for op in made.walk() if isinstance(op, For))
+    seen = (Wgmma, Await, VectorStore, Barrier)
+    ops = [op for op in loop.body.ops if isinstance(op, seen) or _writes_tile(op)]
+    letters = {Wgmma: "p", Await: "w", VectorStore: "s", ConvertLayout: "t", Barrier: "b"}
+    # Both halves of the state, their products, which are one wait, and the states leave beside them; then what is left,
+    # which leaves through the copy engine, and its two products.
+    assert "".join(letters[type(op)] for op in ops) == "bttppsswbtppww"
+    assert [op.unfinished for op in ops if isinstance(op, ConvertLayout)] == [True, False, False]
+    assert not any(op.waits for op in ops if isinstance(op, Wgmma))
+
+
+def test_threads_meet_before_the_second_of_two_tiles_where_that_one_lies_on_what_is_read(
+    from_text: Callable[..., Any],
+) -> None:
+    made = from_text(DELTA, POINTERS, {"D": 64, "B": 64, "N": 32}, 4, num_stages=2).gpu()
+    (loop,) = (op for op in made.walk() if isinstance(op, For))
+    loop.body.ops = [op for op in loop.body.ops if not isinstance(op, Barrier)]
+    first, second, left = [op for op in loop.body.ops if _writes_tile(op)]
+    end = made.allocation.total
+    places = {**made.allocation.places, first: ByteRange(end, end + 4096), second: made.allocation.places[left]}
+    insert_barriers(made, Allocation(places, end + 4096))
+    ops = loop.body.ops
+    assert isinstance(ops[ops.index(second) - 1], Barrier)
+
+
+def test_what_steps_are_scaled_by_comes_a_step_early(from_text: Callable[..., Any]) -> None:
+    for stages, carried in ((2, 4), (1, 2)):  # without rings nothing is brought ahead
+        made = from_text(DELTA, POINTERS, {"D": 64, "B": 64, "N": 32}, 4, num_stages=stages).gpu()
+        (loop,) = (op for op in made.walk() if isinstance(op, For))
+        assert len(loop.inits) == carried
+        assert any(isinstance(op, VectorLoad) and not op.result.type.rank for op in loop.body.ops)
+
+
+def test_a_state_that_is_read_again_is_stored_where_that_is_said(from_text: Callable[..., Any]) -> None:
+    text = DELTA.replace("tl.load(k + keys + d[:, None])", "tl.load(h + keys + d[:, None])")
+    made = from_text(text, POINTERS, {"D": 64, "B": 64, "N": 32}, 4, num_stages=2).gpu()
+    (loop,) = (op for op in made.walk() if isinstance(op, For))
+    kinds = [type(op) for op in loop.body.ops if isinstance(op, Wgmma | VectorStore)]
+    # Those of the state may not pass loads of it, which come behind the first two products.
+    assert kinds[:4] == [Wgmma, Wgmma, VectorStore, VectorStore]
+    text = text.replace("seen = tl.dot(tl.load(w + rows + d[None, :])", "seen = tl.dot(tl.load(h + rows + d[None, :])")
+    made = from_text(text, POINTERS, {"D": 64, "B": 64, "N": 32}, 4, num_stages=2).gpu()
+    (loop,) = (op for op in made.walk() if isinstance(op, For))
+    kinds = [type(op) for op in loop.body.ops if isinstance(op, Wgmma | VectorStore)]
+    assert kinds[:2] == [VectorStore, VectorStore]
+
+
+#: A sum that another product is added to, and that is stored as well.
+TWICE = """
+def twice(a, b, c, first, second, T, N: tl.constexpr):
+    m, n = tl.arange(0, 64)[:, None], tl.arange(0, N)[None, :]
+    k = tl.arange(0, 64)[None, :]
+    for i in range(T):
+        x = tl.load(a + i * 64 * 64 + m * 64 + k)
+        y = tl.load(b + i * 64 * N + m * N + n)
+        one = tl.dot(x, y)
+        two = tl.dot(x, tl.load(c + i * 64 * N + m * N + n), one)
+        tl.store(second + i * 64 * N + m * N + n, two - one)
+        tl.store(first + i * 64 * N + m * N + n, one)
+"""
+
+
+def test_a_sum_that_is_needed_itself_is_waited_for(
+    from_text: Callable[..., Any], run_function: Callable[..., Any]
+) -> None:
+    signature = dict.fromkeys(("a", "b", "c"), "*fp16:16")
+    signature |= {"first": "*fp32:16", "second": "*fp32:16", "T": "i32"}
+    made = from_text(TWICE, signature, {"N": 32}, num_stages=2)
+    products = [op for op in made.gpu().walk() if isinstance(op, Wgmma)]
+    assert products[1].acc.op is not products[0]
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-3, 4, (3, 64, columns)).astype(np.float16) for columns in (64, 32, 32))
+    first, second = (np.full((3, 64, 32), 77, np.float32) for _ in range(2))
+    run_function(made.tile(), (1,), [a, b, c, first, second, 3], num_stages=2)
+    np.testing.assert_array_equal(first, a.astype(np.float64) @ b)
+    np.testing.assert_array_equal(second, a.astype(np.float64) @ c)
+
+
+def test_operands_come_when_they_are_needed_where_there_is_no_room(from_text: Callable[..., Any]) -> None:
+    wide = from_text(DELTA, POINTERS, {"D": 128, "B": 64, "N": 64}, 4, num_stages=3).gpu()
+    tiles = [op for op in wide.walk() if _writes_tile(op)]
+    assert not any(op.unfinished for op in tiles)
+    rings = [op.slots for op in wide.walk() if isinstance(op, RingBuffer)]
+    assert max(rings) == 2
+
+
+def assert_nothing_is_written_where_products_read(made: GpuFunction) -> int:
+    """How many operations with a place in shared memory there are beside products in flight; none may overlap what
+    these read, other than a ring that the copies of later iterations go to."""
+    beside = 0
+    for block in made.body.nest():
+        flying: list[Wgmma] = []
+        for op in block.ops:
+            for inner in (op, *(i for b in op.blocks for i in b.walk())):
+                place = made.allocation.places.get(inner)
+                if place is None or not flying:
+                    continue
+                beside += 1
+                for product in flying:
+                    assert not any(place.overlaps(read) for read in _read(made, product)), (inner, product)
+            if isinstance(op, Wgmma) and not op.waits:
+                flying.append(op)
+            elif isinstance(op, Await):
+                done = ended_by(op)
+                flying = flying[max(flying.index(product) for product in done) + 1 :]
+        assert not flying
+    return beside
+
+
+def _read(made: GpuFunction, product: Wgmma) -> Iterator[ByteRange]:
+    for value in (product.a, product.b):
+        source = value.op
+        while isinstance(source, SharedView | Slot):
+            source = source.operands[0].op
+        if source is not None and (isinstance(source, RingBuffer) or _writes_tile(source)):
+            yield made.allocation.places[source]
+
+
+def _writes_tile(op: Op) -> bool:
+    return isinstance(op, ConvertLayout) and op.to.shared is not None
