@@ -55,17 +55,18 @@ def make_listings(variant: Variant) -> Listings:
     from ...gpu import lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
 
     source = variant.source
+    work = build(variant)
+    variant = work.made_as
     tile = make_tile(Build(variant))
     listed = {"source": _source(source), "tile": _located(print_function(tile, locations=True), source)}
     gpu = lower_to_gpu(tile, variant.target, variant.schedule, frozenset(variant.denied))
     listed["gpu"] = _located(print_gpu(gpu, locations=True), source)
     listed["ptx"] = _assembly(lined_ptx(variant, gpu), source)
-    work = build(variant)
     cubin = work.artifacts.get("cubin")
     if isinstance(cubin, bytes):
         with suppress(TargetError):  # nobody here can read machine code
             listed["sass"] = tuple(ListedLine(text, None) for text in disassemble(cubin).splitlines())
-    return Listings(variant, work.metadata(), listed)
+    return Listings(work.variant, work.metadata(), listed)
 
 
 def list_stages(variant: Variant) -> dict[str, tuple[ListedLine, ...]]:

@@ -20,6 +20,10 @@ from .variant import Variant
 if TYPE_CHECKING:
     from ...targets.ptxas import Ptxas
 
+#: Bytes of a thread's registers that ptxas stores to local memory or loads from there, counted once for each
+#: instruction. Kernels of flash-linear-attention that spill this much take half of their time with twice the warps.
+MUCH_SPILLED = 512
+
 T = TypeVar("T")
 Artifact = str | bytes
 
@@ -36,15 +40,20 @@ EXPORTS: dict[str, tuple[str, ...]] = {"cpu": ("linalg",), "cuda": ()}
 class Build:
     """A compilation under way: what has been made so far and how long each stage took. ``recipe``: how the result is
     launched, None before a stage has said it; then by all threads of the schedule's warps. ``scopes``: what records of
-    an instrumented kernel mean."""
+    an instrumented kernel mean. ``made_as``: the variant that was compiled, which may have more warps than the one
+    that was asked for."""
 
     variant: Variant
+    made_as: Variant = field(init=False)
     recipe: LaunchRecipe | None = None
     scopes: tuple[tuple[str, ...], ...] = ()
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     facts: dict[str, int | None] = field(default_factory=dict)
     stage_ms: dict[str, float] = field(default_factory=dict)
     gpu_steps: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.made_as = self.variant
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
@@ -90,12 +99,44 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
     """Compile a variant to machine code, or up to the stage ``stop_after``; ``step``: the stage ``gpu`` is what it is
     after this step of it.
 
+    Machine code for which the assembler keeps much in local memory is made again with twice as many warps, and the
+    better one taken.
+
     Raises:
         CompilationError: the kernel is wrong; the message shows the place.
         OutOfResources: it needs more shared memory than the target has.
         AssemblerError: the assembler rejected the generated code.
     """
     check_stage(variant, stop_after, step)
+    work = _build(variant, stop_after, step)
+    wider = _wider(work)
+    if wider is None:
+        return work
+    try:
+        other = _build(wider, stop_after, step)
+    except DeuteronError:
+        return work  # one that needs more shared memory than there is, or says how many warps it wants
+    if 2 * (other.facts["spills"] or 0) > (work.facts["spills"] or 0):
+        return work
+    other.variant = variant
+    for stage, ms in work.stage_ms.items():
+        other.stage_ms[stage] = other.stage_ms.get(stage, 0.0) + ms
+    return other
+
+
+def _wider(work: Build) -> Variant | None:
+    """The variant with twice as many warps, where the registers of those that there are do not do."""
+    from ...gpu.room import MOST_WARPS  # lazy: a launch from the cache compiles nothing
+
+    variant = work.variant
+    schedule = variant.schedule
+    warps = 2 * schedule.num_warps
+    if (work.facts.get("spills") or 0) <= MUCH_SPILLED or schedule.maxnreg is not None or variant.records:
+        return None
+    return replace(variant, schedule=replace(schedule, num_warps=warps)) if warps <= MOST_WARPS else None
+
+
+def _build(variant: Variant, stop_after: str | None, step: str | None) -> Build:
     work = Build(variant)
     with _assembler(work, stop_after) as assembler:
         function = make_tile(work)
@@ -273,4 +314,6 @@ def produce(variant: Variant, stage: str) -> Artifact:
 
         cubin = build(variant).artifacts["cubin"]
         return disassemble(bytes(cubin)) if isinstance(cubin, bytes) else cubin
+    if variant.target.kind == "cuda" and stage in ("gpu", "llvm"):
+        variant = build(variant).made_as
     return build(variant, stop_after=stage).artifacts[stage]

@@ -1,0 +1,61 @@
+"""Kernels whose sums the warps asked for cannot hold get twice as many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import deuteron as triton
+import deuteron.language as tl
+from deuteron.compiler.targets.assembler import has_ptxas
+
+pytestmark = pytest.mark.skipif(not has_ptxas(), reason="needs an assembler")
+
+
+@triton.jit
+def three_sums(a, b, c, d, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    x = tl.load(a + m[:, None] * K + k[None, :])
+    wide = tl.dot(x, tl.load(b + k[:, None] * N + n[None, :]))
+    first = tl.dot(x, tl.load(c + m[None, :] * K + k[:, None]))
+    second = tl.dot(x, tl.load(d + m[None, :] * K + k[:, None]))
+    lower = m[:, None] >= m[None, :]
+    v = tl.load(b + m[:, None] * N + n[None, :])
+    wide += tl.dot(tl.where(lower, first, 0.0).to(tl.float16), v)
+    wide += tl.dot(tl.where(lower, second, 0.0).to(tl.float16), v)
+    tl.store(out + m[:, None] * N + n[None, :], wide.to(tl.float16))
+
+
+POINTERS = dict.fromkeys(("a", "b", "c", "d", "out"), "*fp16:16")
+
+
+def compiled(warps: int, n: int = 128, **schedule: object):
+    sizes = {"M": 64, "N": n, "K": 128}
+    return triton.compile(three_sums, POINTERS, sizes, "cuda:90a", num_warps=warps, **schedule)  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_spills_gets_twice_the_warps() -> None:
+    made, asked = compiled(2), compiled(2, maxnreg=255)
+    assert asked.metadata.num_threads == 64
+    assert asked.metadata.spills > 1000
+    assert made.metadata.num_warps == 2  # as it was asked for
+    assert made.metadata.num_threads == 128
+    assert made.metadata.spills == 0
+    # What is shown of it is what runs.
+    assert ".reqntid 128" in str(made.asm["ptx"])
+    assert "// 128 threads" in str(made.asm["gpu"])
+    assert made.metadata.hash != compiled(4).metadata.hash
+
+
+def test_it_is_the_same_from_the_cache(private_cache: Path) -> None:
+    first, second = compiled(2), compiled(2)
+    assert not first.metadata.cached
+    assert second.metadata.cached
+    assert second.metadata.num_threads == 128
+    assert first.asm["cubin"] == second.asm["cubin"]
+
+
+def test_one_that_spills_little_keeps_its_warps() -> None:
+    assert compiled(2, n=32).metadata.num_threads == 64
+    assert compiled(4).metadata.num_threads == 128
