@@ -6,7 +6,9 @@ read, and at the end of a block. Slots are released after the wait for the produ
 order in which they were begun, so a wait says how many of the later ones may go on.
 
 Where products follow each other, such as those of the parts of a state with rows of a sequence, their operands are
-written before the first one, as far as they are small: it need not be waited for then.
+written before the first one, as far as they are small: it need not be waited for then. Scratch lies beside what
+products in flight read (:mod:`.lifetimes`), which need not be waited for either. Both take more shared memory; where
+there is none left, products are waited for.
 """
 
 from __future__ import annotations
@@ -38,20 +40,22 @@ from .scratch import scratch_bytes, tile_bytes
 MOST_EARLY_BYTES = 16 * 1024
 
 
-def let_fly(function: Function, *, early_operands: bool = True) -> bool:
-    """Put the waits of ``function`` where they are needed, in place. Whether operands come early for that, which takes
-    more shared memory; only if ``early_operands``."""
+def let_fly(function: Function, *, roomy: bool = True) -> bool:
+    """Put the waits of ``function`` where they are needed, in place. Whether some are spared at the cost of shared
+    memory; only if ``roomy``."""
     used = uses(function)
     replaced: dict[Value, Value] = {}
-    early = False
+    takes_room = False
     for block, in_loop in list(_blocks(function.body, False)):
         if any(isinstance(op, Wgmma) for op in block.ops):
-            early |= early_operands and in_loop and _bring_operands(block)
-            _Flight(block, in_loop, used, replaced).run()
+            takes_room |= roomy and _bring_operands(block)
+            flight = _Flight(block, roomy or in_loop, used, replaced)
+            flight.run()
+            takes_room |= roomy and not in_loop and flight.takes_room
     for op in function.body.walk():
         if not isinstance(op, Await):
             op.map_operands(lambda v: replaced.get(v, v))
-    return early
+    return takes_room
 
 
 def _blocks(block: Block, in_loop: bool) -> Iterator[tuple[Block, bool]]:
@@ -110,9 +114,12 @@ class _Product:
 
 
 class _Flight:
-    def __init__(self, block: Block, in_loop: bool, used: dict[Value, list[Op]], replaced: dict[Value, Value]) -> None:
+    def __init__(
+        self, block: Block, scratch_beside: bool, used: dict[Value, list[Op]], replaced: dict[Value, Value]
+    ) -> None:
         self.block = block
-        self.in_loop = in_loop
+        self.scratch_beside = scratch_beside
+        self.takes_room = False
         self.used = used
         self.replaced = replaced
         self.flying: list[_Product] = []
@@ -156,7 +163,7 @@ class _Flight:
 
     def _may_write_operands(self, op: Op) -> bool:
         """Whether ``op`` may write where products in flight read. Scratch in a loop lies beside all tiles of the loop
-        (:meth:`.lifetimes.Lifetimes.during`)."""
+        anyway (:meth:`.lifetimes.Lifetimes.during`)."""
         if isinstance(op, Receive | Slot | SharedView | Wgmma | Commit | Store):
             return False
         if isinstance(op, If):
@@ -164,7 +171,9 @@ class _Flight:
             return any(not isinstance(inner, _FETCHING) and self._may_write_operands(inner) for inner in inside)
         if op.effect not in (Effect.PURE, Effect.READ) or tile_bytes(op):
             return True
-        return not self.in_loop and bool(scratch_bytes(op, self.used))
+        has_scratch = bool(scratch_bytes(op, self.used))
+        self.takes_room |= has_scratch and bool(self.flying)
+        return has_scratch and not self.scratch_beside
 
     def _last_reader(self, release: Release) -> _Product | None:
         """The last product in flight that reads a slot of the pipe."""

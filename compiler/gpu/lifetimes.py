@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..ir.core import Block, Function, Op, uses
 from ..tile.control import For, While
-from .asynchronous import readers_of
+from .asynchronous import Await, Wgmma, ended_by, readers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,10 @@ class Lifetimes:
         self._span: dict[Op, tuple[int, int]] = {}
         self._parent: dict[Op, Op | None] = {}
         self._number(function.body, None, 0)
+        self._waits: dict[Wgmma, list[Await]] = {}
+        for wait in [op for op in self._span if isinstance(op, Await)]:
+            for product in ended_by(wait):
+                self._waits.setdefault(product, []).append(wait)
 
     @property
     def whole(self) -> Lifetime:
@@ -56,9 +60,12 @@ class Lifetimes:
         return Lifetime(0, len(self._span))
 
     def of(self, op: Op) -> Lifetime:
-        """How long the tile or the ring that ``op`` makes is needed: what a loop reads, until that loop ends."""
+        """How long the tile or the ring that ``op`` makes is needed: what a loop reads, until that loop ends; what a
+        product reads, until it is waited for."""
         begin, around = self._span[op][0], self._parent[op]
-        ends = (self._span[self._loop(reader, around)][1] for reader in readers_of(op.result, self._used))
+        readers = readers_of(op.result, self._used)
+        waits = [wait for reader in readers if isinstance(reader, Wgmma) for wait in self._waits.get(reader, ())]
+        ends = (self._span[self._loop(reader, around)][1] for reader in (*readers, *waits))
         return Lifetime(begin, max([begin, *ends]))
 
     def during(self, op: Op) -> Lifetime:

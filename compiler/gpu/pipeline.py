@@ -69,7 +69,7 @@ def agree(work: GpuWork) -> None:
 
 def await_products(work: GpuWork) -> None:
     """Wait for products where their results are needed."""
-    work.has_early_operands = let_fly(work.function, early_operands=work.early_operands)
+    work.takes_room = let_fly(work.function, roomy=work.roomy)
 
 
 def place(work: GpuWork) -> None:
@@ -151,17 +151,17 @@ def lower_to_gpu(
         raise OutOfResources("threads", 32 * schedule.num_warps, MOST_THREADS, hint="use 32 warps or fewer")
     require_legal(schedule, function, target.kind)
     schedule = with_room(schedule, function)
-    limit, crowded, early_operands = MOST_SLOTS, True, True
+    limit, crowded, roomy = MOST_SLOTS, True, True
     while True:
-        work = GpuWork(function.clone(), target, schedule, denied, limit, early_operands)
+        work = GpuWork(function.clone(), target, schedule, denied, limit, roomy)
         work.function.num_warps = schedule.num_warps
         try:
             for name, step in PIPELINE:
                 step(work)
                 observe(name, work.function)
         except OutOfResources:
-            if work.has_early_operands:
-                early_operands = False
+            if work.takes_room:
+                roomy = False
             elif work.slots:
                 limit = work.slots - 1
             else:

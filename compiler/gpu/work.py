@@ -18,8 +18,8 @@ class GpuWork:
     """``function`` is what the next step takes; steps change or replace it.
 
     ``producer_warps``: those that were added to copy. ``persistent``: programs walk over tiles. ``limit``: slots that a
-    ring may have at most. ``early_operands``: whether products may have theirs before they need them;
-    ``has_early_operands``: some do. ``plain``: the function without block accesses, for those that have no use of them;
+    ring may have at most. ``roomy``: whether products may go on at the cost of shared memory;
+    ``takes_room``: some do. ``plain``: the function without block accesses, for those that have no use of them;
     ``single``: the function for one tile, where it was made persistent without being asked. ``streams`` and the
     ``descriptors`` of their boxes are found before they are expanded. ``registers``: about how many a thread has in a
     loop of several products that is fed from rings, else 0. ``placed``: the function once its shared memory has places.
@@ -30,7 +30,7 @@ class GpuWork:
     schedule: Schedule
     denied: frozenset[Guard]
     limit: int
-    early_operands: bool
+    roomy: bool
     plain: Function = field(init=False)
     single: Function | None = None
     descriptors: Descriptors = field(init=False)
@@ -40,7 +40,7 @@ class GpuWork:
     registers: int = 0
     producer_warps: int = 0
     persistent: bool = False
-    has_early_operands: bool = False
+    takes_room: bool = False
 
     @property
     def slots(self) -> int:

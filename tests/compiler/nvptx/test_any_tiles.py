@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import Await, Fetch, FetchTile, RingBuffer, Wgmma
-from deuteron.compiler.tile.control import If
+from deuteron.compiler.gpu.asynchronous import Fetch, FetchTile, RingBuffer
 
 TARGETS = ("cuda:80", "cuda:90a")
 #: The rows of A that a table names, as experts of a mixture take theirs.
@@ -169,26 +168,6 @@ def test_programs_are_not_persistent_by_themselves_where_threads_copy(from_text:
         made = from_text(text, SIGNATURE, {"B": 64}, 8, persistent=persistent).gpu()  # type: ignore[attr-defined]
         assert fetches(made)
         assert made.recipe.persistent == bool(persistent)
-
-
-#: A sum in a branch writes shared memory, which may be where the product's operands lie.
-BRANCH = """
-def branch(a, b, c, s, flag):
-    m, n = tl.arange(0, 64)[:, None], tl.arange(0, 64)[None, :]
-    x = tl.load(a + m * 64 + n)
-    product = tl.dot(x, tl.load(b + m * 64 + n))
-    if flag:
-        tl.store(s + tl.arange(0, 64), tl.sum(x.to(tl.float32), 0))
-    tl.store(c + m * 64 + n, product)
-"""
-
-
-def test_a_branch_that_writes_shared_memory_waits_for_products(from_text: Callable[..., object]) -> None:
-    signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "s": "*fp32:16", "flag": "i32"}
-    ops = from_text(BRANCH, signature).gpu().body.ops  # type: ignore[attr-defined]
-    kinds = [type(op) for op in ops]
-    product = kinds.index(Wgmma)
-    assert ops[product].waits or Await in kinds[product : kinds.index(If)]
 
 
 #: A product of what other programs of the kernel have stored, block by block, each behind a flag.

@@ -42,6 +42,20 @@ def delta(k, v, w, g, h, out, T, D: tl.constexpr, B: tl.constexpr, N: tl.constex
 POINTERS = dict.fromkeys(("k", "v", "w", "h"), "*fp16:16") | {"g": "*fp32:16", "out": "*fp32:16", "T": "i32:16"}
 
 
+#: A sum in a branch, and a tile that is stored the other way round: scratch while a product is under way.
+BRANCH = """
+def branch(a, b, c, s, t, flag):
+    m, n = tl.arange(0, 64)[:, None], tl.arange(0, 64)[None, :]
+    x = tl.load(a + m * 64 + n)
+    product = tl.dot(x, tl.load(b + m * 64 + n))
+    if flag:
+        tl.store(s + tl.arange(0, 64), tl.sum(x.to(tl.float32), 0))
+    tl.store(t + n * 64 + m, x.to(tl.float32))
+    tl.store(c + m * 64 + n, product)
+"""
+BRANCH_POINTERS = dict.fromkeys(("a", "b"), "*fp16:16") | dict.fromkeys(("c", "s", "t"), "*fp32:16") | {"flag": "i32"}
+
+
 def delta(k: Any, v: Any, w: Any, g: Any, factors: Any, D: int, B: int, N: int) -> tuple[Any, Any]:
     """States before each step, and what each step leaves, in float64 but for what the kernel rounds to float16."""
     states, left = [], []
@@ -173,6 +187,38 @@ def test_a_sum_that_is_needed_itself_is_waited_for(
     run_function(made.tile(), (1,), [a, b, c, first, second, 3], num_stages=2)
     np.testing.assert_array_equal(first, a.astype(np.float64) @ b)
     np.testing.assert_array_equal(second, a.astype(np.float64) @ c)
+
+
+def test_scratch_outside_of_loops_lies_beside_what_a_product_reads(
+    from_text: Callable[..., Any], run_function: Callable[..., Any]
+) -> None:
+    made = from_text(BRANCH, BRANCH_POINTERS)
+    assert assert_nothing_is_written_where_products_read(made.gpu()) == 2
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-3, 4, (64, 64)).astype(np.float16) for _ in range(2))
+    c, s, t = np.full((64, 64), 77, np.float32), np.full(64, 77, np.float32), np.full((64, 64), 77, np.float32)
+    run_function(made.tile(), (1,), [a, b, c, s, t, 1])
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b)
+    np.testing.assert_array_equal(t, a.T)
+    np.testing.assert_array_equal(s, a.sum(0))
+
+
+#: A tile that is stored the other way round beside a product of which the operands take most of shared memory.
+WIDE = """
+def wide(a, b, c, t, M: tl.constexpr, K: tl.constexpr):
+    m, k, n = tl.arange(0, M), tl.arange(0, K), tl.arange(0, K)
+    x = tl.load(a + m[:, None] * K + k[None, :])
+    product = tl.dot(x, tl.load(b + k[:, None] * K + n[None, :]))
+    tl.store(t + k[None, :] * M + m[:, None], x.to(tl.float32))
+    tl.store(c + m[:, None] * K + n[None, :], product)
+"""
+
+
+def test_products_are_waited_for_where_scratch_has_no_room_beside_them(from_text: Callable[..., Any]) -> None:
+    pointers = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "t": "*fp32:16"}
+    for k, beside in ((128, True), (256, False)):
+        made = from_text(WIDE, pointers, {"M": 128, "K": k}, 8).gpu()
+        assert bool(assert_nothing_is_written_where_products_read(made)) == beside
 
 
 def test_operands_come_when_they_are_needed_where_there_is_no_room(from_text: Callable[..., Any]) -> None:
