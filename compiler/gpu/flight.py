@@ -162,8 +162,10 @@ class _Flight:
         return max((i + 1 for i, product in enumerate(self.flying) if product.op.result in read), default=0)
 
     def _may_write_operands(self, op: Op) -> bool:
-        """Whether ``op`` may write where products in flight read. Scratch in a loop lies beside all tiles of the loop
-        anyway (:meth:`.lifetimes.Lifetimes.during`)."""
+        """Whether ``op`` may write where products in flight read, or keep slots from being filled again. Scratch in a
+        loop lies beside all tiles of the loop anyway (:meth:`.lifetimes.Lifetimes.during`), but threads wait for each
+        other there: slots that a product has read are released first, for a producer waits for them. Causal
+        gradients of attention take 2 % longer without that (benchmarks/results/2026-11-27-h100-states)."""
         if isinstance(op, Receive | Slot | SharedView | Wgmma | Commit | Store):
             return False
         if isinstance(op, If):
@@ -173,7 +175,7 @@ class _Flight:
             return True
         has_scratch = bool(scratch_bytes(op, self.used))
         self.takes_room |= has_scratch and bool(self.flying)
-        return has_scratch and not self.scratch_beside
+        return has_scratch and (not self.scratch_beside or any(product.releases for product in self.flying))
 
     def _last_reader(self, release: Release) -> _Product | None:
         """The last product in flight that reads a slot of the pipe."""
