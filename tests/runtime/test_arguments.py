@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -143,3 +144,33 @@ def test_reinterpreted_keeps_the_promise_not_to_write() -> None:
 def test_only_arrays_are_reinterpreted() -> None:
     with pytest.raises(LaunchError, match="neither a number nor an array"):
         deuteron.reinterpret([1, 2], tl.float8e5)
+
+
+def declaring(**annotations: object) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator that says what parameters are, as tests of other compilers do."""
+
+    def say(function: Callable[..., None]) -> Callable[..., None]:
+        function.__annotations__ = annotations
+        return function
+
+    return say
+
+
+@deuteron.jit
+@declaring(v="tl.uint8")
+def from_a_text(x, v):
+    tl.store(x, v.to(tl.float32))
+
+
+@deuteron.jit
+@declaring(v=tl.int64)
+def from_a_type(x, v):
+    tl.store(x, v.to(tl.float32))
+
+
+@pytest.mark.parametrize(("kernel", "wanted"), [(from_a_text, "u8"), (from_a_type, "i64")])
+def test_types_that_a_decorator_declares_count(kernel, wanted: str) -> None:
+    x = np.zeros(1, np.float32)
+    made = kernel[(1,)](x, 3)
+    assert x[0] == 3
+    assert str(made.signature["v"]) == wanted

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import CompilationError
 from ...language.constexpr import unwrap
+from ...source.arguments import spelled
 from ...source.namespace import evaluate_constant
 from ..variant.specialization import variant_from_text
 from .binding import KernelParameter, annotation_dtype
@@ -130,9 +131,10 @@ class DescribedKernel(Kernel):
         defaults = self._defaults()
         keyword_only = {a.arg for a in self.source.node.args.kwonlyargs}
         made = []
+        given = getattr(self.python(), "__annotations__", {})  # which a decorator may have set
         for i, argument in enumerate(self.source.parameters):
-            dtype, const = annotation_dtype(argument.annotation)
             name = argument.name
+            dtype, const = annotation_dtype(spelled(given[name]) if name in given else argument.annotation)
             if argument.constexpr and {i, name} & (self._unspecialized | self._unaligned):
                 raise CompilationError(
                     f"{self.__name__}: {name} marked as constexpr and listed in do_not_specialize",
