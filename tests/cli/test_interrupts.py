@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import dask
 import pytest
 
 
@@ -176,5 +177,6 @@ def test_a_measuring_process_is_not_interrupted_while_it_starts(
 
 def test_a_worker_leaves_the_signals_as_they_were(run):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    assert run("worker", "tcp://127.0.0.1:1", "--device", "cpu", "--server", "http://127.0.0.1:1").code == 2
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):  # half a minute by default
+        assert run("worker", "tcp://127.0.0.1:1", "--device", "cpu", "--server", "http://127.0.0.1:1").code == 2
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before

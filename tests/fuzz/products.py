@@ -142,6 +142,16 @@ def check(seed: int, arch: str = "90a") -> Outcome:
     return Outcome(seed, "wrong" if wrong else "good", wrong, case.tags, uses)
 
 
+def uses(seed: int, arch: str) -> tuple[str, ...]:
+    """What the code of one small case uses; nothing where it is refused."""
+    try:
+        made = build(variant_of(product_cases.make(seed), arch), "llvm")
+    except (OutOfResources, UnsupportedOp, IllegalSchedule):
+        return ()
+    assert made.recipe is not None
+    return uses_of(str(made.artifacts["llvm"]), made.recipe)
+
+
 def simulated(case: Case, arch: str) -> tuple[dict[str, np.ndarray], PtxProgram]:
     """The arrays after a run on the simulator, and what ran."""
     from simulator import simulate_launch

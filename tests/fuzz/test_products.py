@@ -62,7 +62,7 @@ def test_a_wrong_kernel_is_noticed(mistake, monkeypatch):
 def test_cases_use_all_that_there_is():
     used = set()
     for seed in (*VARIED, *range(60), *ROTATED):
-        used.update(products.check(seed, "90a").uses)
+        used.update(products.uses(seed, "90a"))
         if used >= {*products.USES, "persistent", "guards"}:
             return
     pytest.fail(f"only {used}")
