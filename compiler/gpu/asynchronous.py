@@ -253,12 +253,10 @@ class Wgmma(Op, mnemonic="gpu.wgmma"):
         return (acc,)
 
 
-def ended_by(op: Await) -> list[Wgmma]:
-    """The products that are known to be done behind ``op``: the one that it names, and those which that one added to
-    while they were in flight, the last one first."""
+def added_up(product: Op | None) -> list[Wgmma]:
+    """The products that end with ``product``: itself, and those in flight that it adds to, the last one first."""
     found: list[Wgmma] = []
-    product = op.x.op
-    while isinstance(product, Wgmma) and not product.waits:
+    while isinstance(product, Wgmma) and (not found or not product.waits):
         found.append(product)
         product = product.acc.op
     return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ..ir.core import Block, Function, Op
 from ..tile.control import Condition, For, If, While, Yield
 from ..tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
-from .asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot, ended_by
+from .asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot, added_up
 from .lifetimes import ByteRange
 from .meetings import Access, Meetings, Touch
 from .ops import ConvertLayout, WarpBarrier
@@ -148,8 +148,9 @@ class _Inserter:
 
     def _read_places(self, op: Op) -> set[ByteRange]:
         """Places of rings and converted tiles that ``op`` reads: nobody may write them before all threads have done.
-        A product in flight reads until it is waited for, whatever barrier was passed before."""
-        readers = ended_by(op) if isinstance(op, Await) else [op]
+        A product in flight reads until it is waited for, or what adds to it is, whatever barrier was passed before."""
+        product = op.x.op if isinstance(op, Await) else op
+        readers: list[Op] = [*added_up(product)] or [op]
         found = set()
         for value in (value for reader in readers for value in reader.operands):
             made = value.op

@@ -89,10 +89,15 @@ def _bring_operands(block: Block) -> bool:
             out.append(op)
             made.update(op.results)
     for op, following in itertools.pairwise(out):
-        if isinstance(op, ConvertLayout) and isinstance(following, ConvertLayout) and following.x is not op.result:
-            op.unfinished = bool(tile_bytes(op) and tile_bytes(following))
+        if isinstance(op, ConvertLayout) and _is_written(op) and _is_written(following):
+            op.unfinished = True
     block.ops = out
     return early
+
+
+def _is_written(op: Op) -> bool:
+    """Whether ``op`` writes a tile from registers to shared memory."""
+    return isinstance(op, ConvertLayout) and op.to.shared is not None and op.x.type.shared is None
 
 
 #: What fills another slot of a ring than those that products read (:mod:`.multistage`).

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..ir.core import Block, Function, Op, uses
 from ..tile.control import For, While
-from .asynchronous import Await, Wgmma, ended_by, readers_of
+from .asynchronous import Await, Wgmma, added_up, readers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Lifetimes:
         self._span: dict[Op, tuple[int, int]] = {}
         self._parent: dict[Op, Op | None] = {}
         self._number(function.body, None, 0)
-        self._waits: dict[Wgmma, list[Await]] = {}
-        for wait in [op for op in self._span if isinstance(op, Await)]:
-            for product in ended_by(wait):
+        self._waits: dict[Wgmma, list[Op]] = {}
+        for wait in self._span:
+            for product in added_up(wait.x.op if isinstance(wait, Await) else wait):
                 self._waits.setdefault(product, []).append(wait)
 
     @property

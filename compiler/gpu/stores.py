@@ -15,7 +15,7 @@ from ..tile.matmul import Dot
 from ..tile.memory import Load, Store
 from .ahead import may_precede
 from .arrays import Arrays
-from .asynchronous import Receive, Release, Slot
+from .asynchronous import Receive, Slot
 from .loads import MOST_REGISTERS, ROOM, registers_of
 
 
@@ -53,7 +53,8 @@ def _passed(store: Store, following: Sequence[Op], arrays: Arrays) -> int:
 
 
 def _may_cross(store: Store, op: Op, arrays: Arrays) -> bool:
-    """Whether ``op`` may be before the store: what touches no array, or another one."""
+    """Whether ``op`` may be before the store: what touches no array, or another one. Slots stay until what is stored of
+    them has been read."""
     if isinstance(op, Load | Store):
         return may_precede(arrays.of(op.pointer), {arrays.of(store.pointer)})
-    return op.effect is Effect.PURE or isinstance(op, Receive | Slot | Release)
+    return op.effect is Effect.PURE or isinstance(op, Receive | Slot)

@@ -59,9 +59,11 @@ class Store(Op, mnemonic="store", effect=Effect.WRITE):
     eviction: str = ""
 
     def infer(self) -> tuple[Tile, ...]:
-        """No results. The value is the pointee in the pointers' shape, which are not const, else TypeMismatch."""
+        """No results. The value is the pointee in the pointers' shape, which are not const, else TypeMismatch. Before
+        tiles have layouts it may lie in shared memory, as tiles of rings do."""
         wanted = _check_pointer(self, self.pointer, self.mask)
-        if self.value.type != wanted:
+        given = self.value.type
+        if given != wanted and (given.shared is None or given.with_layout(wanted.layout) != wanted):
             raise self.fail(f"the value must be {wanted}")
         if isinstance(self.pointer.type.elem, Pointer) and self.pointer.type.elem.const:
             raise self.fail("Cannot store to a constant pointer")

@@ -125,13 +125,15 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
 
 
 def _wider(work: Build) -> Variant | None:
-    """The variant with twice as many warps, where the registers of those that there are do not do."""
+    """The variant with twice as many warps, where the registers of those that there are do not do. Grids of programs
+    that have to be on the processors all at once are counted for the warps asked for."""
     from ...gpu.room import MOST_WARPS  # lazy: a launch from the cache compiles nothing
 
     variant = work.variant
     schedule = variant.schedule
     warps = 2 * schedule.num_warps
-    if (work.facts.get("spills") or 0) <= MUCH_SPILLED or schedule.maxnreg is not None or variant.records:
+    fixed = schedule.maxnreg is not None or schedule.launch_cooperative_grid or variant.records
+    if (work.facts.get("spills") or 0) <= MUCH_SPILLED or fixed:
         return None
     return replace(variant, schedule=replace(schedule, num_warps=warps)) if warps <= MOST_WARPS else None
 

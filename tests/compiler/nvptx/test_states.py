@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import Await, RingBuffer, SharedView, Slot, Wgmma, ended_by
+from deuteron.compiler.gpu.asynchronous import Await, Release, RingBuffer, SharedView, Slot, Wgmma, added_up
 from deuteron.compiler.gpu.barriers import insert_barriers
 from deuteron.compiler.gpu.lifetimes import ByteRange
 from deuteron.compiler.gpu.ops import ConvertLayout, VectorLoad, VectorStore
@@ -221,6 +221,72 @@ def test_products_are_waited_for_where_scratch_has_no_room_beside_them(from_text
         assert bool(assert_nothing_is_written_where_products_read(made)) == beside
 
 
+#: Scratch between two products that are added up, of which only the second one is waited for.
+CHAIN = """
+def chain(a, b, c, t, out):
+    m, n = tl.arange(0, 64)[:, None], tl.arange(0, 64)[None, :]
+    x, y, z = tl.load(a + m * 64 + n), tl.load(b + m * 64 + n), tl.load(c + m * 64 + n)
+    product = tl.dot(x, y)
+    tl.store(t + n * 64 + m, x.to(tl.float32))
+    product = tl.dot(z, y, product)
+    tl.store(out + m * 64 + n, product)
+"""
+
+
+def test_products_that_are_added_up_read_until_the_last_one_is_waited_for(
+    from_text: Callable[..., Any], run_function: Callable[..., Any]
+) -> None:
+    pointers = dict.fromkeys(("a", "b", "c"), "*fp16:16") | dict.fromkeys(("t", "out"), "*fp32:16")
+    made = from_text(CHAIN, pointers)
+    gpu = made.gpu()
+    first, second = (op for op in gpu.walk() if isinstance(op, Wgmma))
+    assert added_up(second) == [second, first]
+    assert assert_nothing_is_written_where_products_read(gpu) >= 1
+    rng = np.random.default_rng(2)
+    a, b, c = (rng.integers(-3, 4, (64, 64)).astype(np.float16) for _ in range(3))
+    t, out = (np.full((64, 64), 77, np.float32) for _ in range(2))
+    run_function(made.tile(), (1,), [a, b, c, t, out])
+    np.testing.assert_array_equal(t, a.T)
+    np.testing.assert_array_equal(out, (a + c).astype(np.float64) @ b)
+
+
+#: A tile from a ring that is stored as it is, and multiplied, beside another product that has rings of its own.
+KEPT = """
+def kept(a, b, d, e, copy, c, K, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, B)
+    total, other = tl.zeros((M, N), tl.float32), tl.zeros((M, N), tl.float32)
+    for start in range(0, K, B):
+        x = tl.load(a + m[:, None] * K + (start + k)[None, :])
+        tl.store(copy + m[:, None] * K + (start + k)[None, :], x)
+        y = tl.load(b + (start + k)[:, None] * N + n[None, :])
+        total = tl.dot(x, y, total)
+        z = tl.load(e + (start + k)[:, None] * N + n[None, :])
+        other = tl.dot(tl.load(d + m[:, None] * K + (start + k)[None, :]), z, other)
+    tl.store(c + m[:, None] * N + n[None, :], total - other)
+"""
+
+
+def test_what_is_stored_of_a_ring_is_read_before_its_slot_is_released(
+    from_text: Callable[..., Any], run_function: Callable[..., Any]
+) -> None:
+    pointers = {**dict.fromkeys(("a", "b", "d", "e"), "*fp16:16"), "copy": "*fp16", "c": "*fp32:16", "K": "i32:16"}
+    made = from_text(KEPT, pointers, {"M": 128, "N": 64, "B": 64}, 8)
+    gpu = made.gpu()
+    loops = [op for op in gpu.walk() if isinstance(op, For) and any(isinstance(o, Wgmma) for o in op.body.ops)]
+    (loop,) = loops
+    ops = loop.body.ops
+    reads = [i for i, op in enumerate(ops) if isinstance(op, ConvertLayout) and op.x.type.shared is not None]
+    released = [i for i, op in enumerate(ops) if isinstance(op, Release)]
+    assert reads and released and max(reads) < min(released)
+    rng = np.random.default_rng(3)
+    a, d = (rng.integers(-3, 4, (128, 320)).astype(np.float16) for _ in range(2))
+    b, e = (rng.integers(-3, 4, (320, 64)).astype(np.float16) for _ in range(2))
+    copy, c = np.full_like(a, 77), np.full((128, 64), 77, np.float32)
+    run_function(made.tile(), (1,), [a, b, d, e, copy, c, 320], 8)
+    np.testing.assert_array_equal(copy, a)
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b - d.astype(np.float64) @ e)
+
+
 def test_operands_come_when_they_are_needed_where_there_is_no_room(from_text: Callable[..., Any]) -> None:
     wide = from_text(DELTA, POINTERS, {"D": 128, "B": 64, "N": 64}, 4, num_stages=3).gpu()
     tiles = [op for op in wide.walk() if _writes_tile(op)]
@@ -243,10 +309,10 @@ def assert_nothing_is_written_where_products_read(made: GpuFunction) -> int:
                 beside += 1
                 for product in flying:
                     assert not any(place.overlaps(read) for read in _read(made, product)), (inner, product)
-            if isinstance(op, Wgmma) and not op.waits:
-                flying.append(op)
+            if isinstance(op, Wgmma):
+                flying = [] if op.waits else [*flying, op]
             elif isinstance(op, Await):
-                done = ended_by(op)
+                done = added_up(op.x.op)
                 flying = flying[max(flying.index(product) for product in done) + 1 :]
         assert not flying
     return beside
