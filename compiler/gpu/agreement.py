@@ -25,7 +25,7 @@ def agree_on_control(function: Function) -> None:
         return
     arrays = Arrays(function)
     changing = arrays.written(function)
-    unsteady = {op for op in loads if op.volatile or op.cache == ".cv" or arrays.accessed(op) in changing}
+    unsteady = {op for op in loads if op.is_awaited or arrays.accessed(op) in changing}
     unsteady &= decided_by(function, *deciding) if unsteady else set()
     if unsteady:
         _insert(function.body, {op.result for op in unsteady}, {})

@@ -112,7 +112,7 @@ def _is_steady(op: Op, arrays: Arrays, written: set[Value | None]) -> bool:
     """Whether ``op`` computes, or reads what stays the same while the loop runs, as far as the kernel writes it."""
     if not isinstance(op, Load):
         return _is_address(op)
-    return not op.volatile and may_precede(arrays.of(op.pointer), written)
+    return not op.is_awaited and may_precede(arrays.of(op.pointer), written)
 
 
 def _is_address(op: Op) -> bool:

@@ -1,9 +1,10 @@
-"""Rows that loops around products read come an iteration early, in registers.
+"""Rows and single numbers that loops around products read come an iteration early, in registers.
 
-What an iteration adds to a product, or scales it by, is a row of numbers beside the tiles: read when it is needed it
-would keep the threads waiting for memory at each step, which the tiles, fetched ahead, do not. Gradients of attention
-as in Triton's tutorial take 0.84 to 0.94 of their time on an H100 (benchmarks/results/2026-11-26-h100-profiler,
-attention-tutorial.json).
+What an iteration adds to a product, or scales it by, is a row of numbers beside the tiles, or one number: read when it
+is needed it would keep the threads waiting for memory at each step, which the tiles, fetched ahead, do not. Gradients
+of attention as in Triton's tutorial take 0.84 to 0.94 of their time on an H100
+(benchmarks/results/2026-11-26-h100-profiler, attention-tutorial.json). As with tiles that are fetched ahead, arrays of
+different parameters are taken to be apart.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
     if not quiet or not any(isinstance(op, Dot) for op in body.ops):
         return
     reads = [op for op in body.walk() if op.effect is Effect.READ]
-    if any(getattr(op, "volatile", False) for op in reads):
+    if any(isinstance(op, Load) and op.is_awaited for op in reads):
         return
     addresses = _made_of(body, [value for op in reads for value in op.operands])
     written = arrays.written(body)

@@ -154,10 +154,13 @@ class _Flight:
         self.flying.append(product)
 
     def _addend(self, op: Op) -> _Product | None:
-        """The product in flight that ``op`` is a product to be added to, and that nobody else needs."""
+        """The product in flight that ``op`` is a product to be added to, by instructions of the same shape, and that
+        nobody else needs."""
         if not isinstance(op, Wgmma) or len(self.used[op.acc]) > 1:
             return None
-        return next((product for product in self.flying if product.op.result is op.acc), None)
+        shape = op.columns, op.a.type.elem.bytes
+        flying = (product for product in self.flying if product.op.result is op.acc)
+        return next((p for p in flying if (p.op.columns, p.op.a.type.elem.bytes) == shape), None)
 
     def _needed(self, op: Op) -> int:
         """How many of the products in flight have to be done before ``op``."""

@@ -48,7 +48,7 @@ def _begin(block: Block, carried: int, arrays: Arrays, threads: int) -> None:
         return
     left = min(MOST_REGISTERS, ROOM - carried)
     start = 0
-    for load in [op for op in block.ops if isinstance(op, Load) and not op.volatile and op.result.type.rank]:
+    for load in [op for op in block.ops if isinstance(op, Load) and not op.is_awaited and op.result.type.rank]:
         registers = registers_of(load.result, threads)
         if registers > left:
             continue
@@ -91,6 +91,6 @@ def _may_cross(load: Load, op: Op, arrays: Arrays) -> bool:
         if isinstance(one, Store):
             if not may_precede(arrays.of(load.pointer), {arrays.of(one.pointer)}):
                 return False
-        elif one.effect is Effect.WRITE or getattr(one, "volatile", False):
+        elif one.effect is Effect.WRITE or (isinstance(one, Load) and one.is_awaited):
             return False
     return True

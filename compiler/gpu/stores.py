@@ -55,6 +55,8 @@ def _passed(store: Store, following: Sequence[Op], arrays: Arrays) -> int:
 def _may_cross(store: Store, op: Op, arrays: Arrays) -> bool:
     """Whether ``op`` may be before the store: what touches no array, or another one. Slots stay until what is stored of
     them has been read."""
+    if isinstance(op, Load) and op.is_awaited:
+        return False
     if isinstance(op, Load | Store):
         return may_precede(arrays.of(op.pointer), {arrays.of(store.pointer)})
     return op.effect is Effect.PURE or isinstance(op, Receive | Slot)

@@ -237,7 +237,7 @@ class Finder:
 def _synchronises(op: Op) -> bool:
     """Whether ``op`` may order this program's reads behind another one's writes."""
     if isinstance(op, Load):
-        return op.volatile
+        return op.is_awaited
     return isinstance(op, AtomicRMW | AtomicCAS | Barrier | EffectfulAssembly)
 
 

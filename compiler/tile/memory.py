@@ -32,6 +32,11 @@ class Load(Op, mnemonic="load", effect=Effect.READ):
     eviction: str = ""
     volatile: bool = False
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether what others write meanwhile is waited for: by volatile loads, and such as pass all caches by."""
+        return self.volatile or self.cache == ".cv"
+
     def infer(self) -> tuple[Tile, ...]:
         """Result: the pointee in the pointers' shape.
 

@@ -48,6 +48,37 @@ def test_a_kernel_that_spills_gets_twice_the_warps() -> None:
     assert made.metadata.hash != compiled(4).metadata.hash
 
 
+@triton.jit
+def asking(a, b, c, d, out, seen, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    tl.store(seen, tl.extra.cuda.num_threads())
+    three_sums(a, b, c, d, out, M, N, K)
+
+
+@triton.jit
+def waiting(a, b, c, d, out, seen, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    while tl.atomic_add(seen, 0) == 0:
+        pass
+    three_sums(a, b, c, d, out, M, N, K)
+
+
+@pytest.mark.parametrize("kernel", [asking, waiting])
+def test_one_that_counts_on_its_warps_or_on_other_programs_keeps_them(kernel) -> None:
+    pointers, sizes = {**POINTERS, "seen": "*i32:16"}, {"M": 64, "N": 128, "K": 128}
+    made = triton.compile(kernel, pointers, sizes, "cuda:90a", num_warps=2)
+    assert made.metadata.spills > 1000
+    assert made.metadata.num_threads == 64
+
+
+def test_one_that_waits_for_nobody_but_has_an_argument_more_gets_them() -> None:
+    @triton.jit
+    def plain(a, b, c, d, out, seen, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+        tl.store(seen, 1)
+        three_sums(a, b, c, d, out, M, N, K)
+
+    pointers, sizes = {**POINTERS, "seen": "*i32:16"}, {"M": 64, "N": 128, "K": 128}
+    assert triton.compile(plain, pointers, sizes, "cuda:90a", num_warps=2).metadata.num_threads == 128
+
+
 def test_it_is_the_same_from_the_cache(private_cache: Path) -> None:
     first, second = compiled(2), compiled(2)
     assert not first.metadata.cached

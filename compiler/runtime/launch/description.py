@@ -134,7 +134,8 @@ class DescribedKernel(Kernel):
         given = getattr(self.python(), "__annotations__", {})  # which a decorator may have set
         for i, argument in enumerate(self.source.parameters):
             name = argument.name
-            dtype, const = annotation_dtype(spelled(given[name]) if name in given else argument.annotation)
+            set_later = spelled(given[name]) if argument.annotation is None and name in given else None
+            dtype, const = annotation_dtype(argument.annotation or set_later)
             if argument.constexpr and {i, name} & (self._unspecialized | self._unaligned):
                 raise CompilationError(
                     f"{self.__name__}: {name} marked as constexpr and listed in do_not_specialize",

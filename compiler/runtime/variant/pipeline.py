@@ -41,10 +41,11 @@ class Build:
     """A compilation under way: what has been made so far and how long each stage took. ``recipe``: how the result is
     launched, None before a stage has said it; then by all threads of the schedule's warps. ``scopes``: what records of
     an instrumented kernel mean. ``made_as``: the variant that was compiled, which may have more warps than the one
-    that was asked for."""
+    that was asked for; ``num_warps``: those that it runs with, 0 before that is decided."""
 
     variant: Variant
     made_as: Variant = field(init=False)
+    num_warps: int = 0
     recipe: LaunchRecipe | None = None
     scopes: tuple[tuple[str, ...], ...] = ()
     artifacts: dict[str, Artifact] = field(default_factory=dict)
@@ -115,8 +116,8 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
     try:
         other = _build(wider, stop_after, step)
     except DeuteronError:
-        return work  # one that needs more shared memory than there is, or says how many warps it wants
-    if 2 * (other.facts["spills"] or 0) > (work.facts["spills"] or 0):
+        return work  # one that needs more shared memory than there is, such as slots for each warp
+    if "spills" not in other.facts or 2 * (other.facts["spills"] or 0) > (work.facts["spills"] or 0):
         return work
     other.variant = variant
     for stage, ms in work.stage_ms.items():
@@ -125,17 +126,22 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
 
 
 def _wider(work: Build) -> Variant | None:
-    """The variant with twice as many warps, where the registers of those that there are do not do. Grids of programs
-    that have to be on the processors all at once are counted for the warps asked for."""
-    from ...gpu.room import MOST_WARPS  # lazy: a launch from the cache compiles nothing
+    """The variant with twice as many warps, where the registers of those that there are do not do. Not where programs
+    have to be on the processors all at once, fewer of which there is room for then, or ask for the number of warps."""
+    from ...gpu.legality import traits_of  # lazy: a launch from the cache compiles nothing
+    from ...gpu.room import MOST_WARPS  # lazy: as above
 
     variant = work.variant
     schedule = variant.schedule
-    warps = 2 * schedule.num_warps
+    warps = 2 * work.num_warps
     fixed = schedule.maxnreg is not None or schedule.launch_cooperative_grid or variant.records
     if (work.facts.get("spills") or 0) <= MUCH_SPILLED or fixed:
         return None
-    return replace(variant, schedule=replace(schedule, num_warps=warps)) if warps <= MOST_WARPS else None
+    if warps > MOST_WARPS:
+        return None
+    wider = replace(variant, schedule=replace(schedule, num_warps=warps))
+    function, same = (make_tile(Build(asked)) for asked in (variant, wider))
+    return None if traits_of(function).waits or print_function(function) != print_function(same) else wider
 
 
 def _build(variant: Variant, stop_after: str | None, step: str | None) -> Build:
@@ -271,6 +277,7 @@ def _build_cuda(
     with work.timed("gpu"):
         gpu = lower_to_gpu(function, variant.target, variant.schedule, frozenset(variant.denied), observe)
     work.facts["num_slots"] = gpu.num_slots
+    work.num_warps = gpu.num_warps or variant.schedule.num_warps
     if stop_after == "gpu":
         return
     with work.timed("llvm"):
@@ -316,6 +323,6 @@ def produce(variant: Variant, stage: str) -> Artifact:
 
         cubin = build(variant).artifacts["cubin"]
         return disassemble(bytes(cubin)) if isinstance(cubin, bytes) else cubin
-    if variant.target.kind == "cuda" and stage in ("gpu", "llvm"):
+    if variant.target.kind == "cuda" and stage in ("gpu", "llvm", "ptx"):
         variant = build(variant).made_as
     return build(variant, stop_after=stage).artifacts[stage]

@@ -116,7 +116,7 @@ class _Liveness:
 def _acts(op: Op) -> bool:
     """Whether ``op`` does something although nobody reads its results. A loop may look at memory, by volatile loads,
     until another program has changed it, and hand out nothing."""
-    return op.effect is Effect.WRITE or (isinstance(op, Load) and op.volatile)
+    return op.effect is Effect.WRITE or (isinstance(op, Load) and op.is_awaited)
 
 
 def _ends(block: Block) -> tuple[Value, ...]:

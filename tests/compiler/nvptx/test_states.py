@@ -144,6 +144,13 @@ def test_what_steps_are_scaled_by_comes_a_step_early(from_text: Callable[..., An
         assert any(isinstance(op, VectorLoad) and not op.result.type.rank for op in loop.body.ops)
 
 
+def test_what_is_waited_for_is_read_when_it_is_needed(from_text: Callable[..., Any]) -> None:
+    text = DELTA.replace("tl.load(g + i * B + B - 1)", 'tl.load(g + i * B + B - 1, cache_modifier=".cv")')
+    made = from_text(text, POINTERS, {"D": 64, "B": 64, "N": 32}, 4, num_stages=2).gpu()
+    (loop,) = (op for op in made.walk() if isinstance(op, For))
+    assert len(loop.inits) == 2
+
+
 def test_a_state_that_is_read_again_is_stored_where_that_is_said(from_text: Callable[..., Any]) -> None:
     text = DELTA.replace("tl.load(k + keys + d[:, None])", "tl.load(h + keys + d[:, None])")
     made = from_text(text, POINTERS, {"D": 64, "B": 64, "N": 32}, 4, num_stages=2).gpu()
@@ -248,6 +255,28 @@ def test_products_that_are_added_up_read_until_the_last_one_is_waited_for(
     run_function(made.tile(), (1,), [a, b, c, t, out])
     np.testing.assert_array_equal(t, a.T)
     np.testing.assert_array_equal(out, (a + c).astype(np.float64) @ b)
+
+
+#: Sums of instructions of two shapes, which the hardware keeps in no order: 16 and 32 numbers deep.
+MIXED = """
+def mixed(a, b, c, d, out, K, N: tl.constexpr, B: tl.constexpr):
+    m, n, k = tl.arange(0, 64), tl.arange(0, N), tl.arange(0, B)
+    total = tl.zeros((64, N), tl.float32)
+    for start in range(0, K, B):
+        rows, columns = m[:, None] * K + (start + k)[None, :], (start + k)[:, None] + n[None, :] * K
+        total = tl.dot(tl.load(a + rows), tl.load(b + columns), total)
+        total = tl.dot(tl.load(c + rows), tl.load(d + columns), total)
+    tl.store(out + m[:, None] * N + n[None, :], total)
+"""
+
+
+def test_products_of_other_instructions_are_waited_for(from_text: Callable[..., Any]) -> None:
+    pointers = {**dict.fromkeys(("a", "b"), "*fp16:16"), "out": "*fp32:16"}
+    for c, chained in (("*fp8e4nv:16", False), ("*fp16:16", True)):
+        signature = {**pointers, "c": c, "d": c, "K": "i32:16"}
+        made = from_text(MIXED, signature, {"N": 64, "B": 64}, num_stages=2).gpu()
+        first, second = (op for op in made.walk() if isinstance(op, Wgmma))
+        assert (second.acc.op is first) == chained
 
 
 #: A tile from a ring that is stored as it is, and multiplied, beside another product that has rings of its own.
