@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ...targets.ptxas import Ptxas
 
 #: Bytes of a thread's registers that ptxas stores to local memory or loads from there, counted once for each
-#: instruction. Kernels of flash-linear-attention that spill this much take half of their time with twice the warps.
+#: instruction. Some kernels of flash-linear-attention that spill this much take a quarter to two fifths of their time
+#: with twice the warps (benchmarks/results/2026-11-27-h100-states, fla-flight.json and fla-warps.json).
 MUCH_SPILLED = 512
 
 T = TypeVar("T")
@@ -128,18 +129,17 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
 def _wider(work: Build) -> Variant | None:
     """The variant with twice as many warps, where the registers of those that there are do not do. Not where programs
     have to be on the processors all at once, fewer of which there is room for then, or ask for the number of warps."""
-    from ...gpu.legality import traits_of  # lazy: a launch from the cache compiles nothing
-    from ...gpu.room import MOST_WARPS  # lazy: as above
-
     variant = work.variant
     schedule = variant.schedule
-    warps = 2 * work.num_warps
     fixed = schedule.maxnreg is not None or schedule.launch_cooperative_grid or variant.records
     if (work.facts.get("spills") or 0) <= MUCH_SPILLED or fixed:
         return None
-    if warps > MOST_WARPS:
+    from ...gpu.legality import traits_of  # lazy: hardly any kernel comes here
+    from ...gpu.room import MOST_WARPS  # lazy: as above
+
+    if 2 * work.num_warps > MOST_WARPS:
         return None
-    wider = replace(variant, schedule=replace(schedule, num_warps=warps))
+    wider = replace(variant, schedule=replace(schedule, num_warps=2 * work.num_warps))
     function, same = (make_tile(Build(asked)) for asked in (variant, wider))
     return None if traits_of(function).waits or print_function(function) != print_function(same) else wider
 
