@@ -14,7 +14,8 @@ from .tensor_map import SimulatedTensorMap
 from .values import Array, SimulationError
 
 _GUARD_BYTES = 256
-_FIRST_ADDRESS = 1 << 20
+#: Where the first array is. Every log has entries for what lies below, where no address is valid.
+FIRST_ADDRESS = 1 << 16
 _FIRST_TENSOR_MAP = 1 << 40
 _TENSOR_MAP_BYTES = 128
 
@@ -130,7 +131,7 @@ class GlobalMemory(SimulatedMemory):
         self._arrays = {id(array): array for array in arrays}
         self._starts: dict[int, int] = {}
         self._tensor_maps: dict[int, SimulatedTensorMap] = {}
-        end = _FIRST_ADDRESS
+        end = FIRST_ADDRESS
         for together in _by_memory(self._arrays.values()):
             begin, last = min(a.ctypes.data for a in together), max(a.ctypes.data + a.nbytes for a in together)
             shift = begin % _GUARD_BYTES if len(together) > 1 else 0

@@ -51,10 +51,13 @@ class Marks:
 
     def unordered(self, row: int, indices: Indices, actor: Actor, *, fenced: bool) -> Mask | None:
         """Which bytes agents of ``row`` touched with nothing to order that before ``actor``; None for none."""
+        marks = self.rows[row][indices]
+        # What is asynchronous is never long past.
+        if marks.max(initial=0) >> 6 <= (actor.limit if row < self.clocks.warps else self.clocks.origin):
+            return None
         seen = actor.seen(row, fenced=fenced)
         if seen.min() >= self.clocks.rows[row].last:
             return None
-        marks = self.rows[row][indices]
         late: Mask = marks >> 6 > _known(seen, marks & 63)
         return late
 

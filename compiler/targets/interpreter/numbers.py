@@ -80,19 +80,52 @@ def fused(x: Array, y: Array, z: Array, scalar: Scalar) -> Array:
     x, y, z = (v.astype(np.float64) for v in (x, y, z))
     with np.errstate(all="ignore"):
         if scalar.bits == 64:
-            return np.asarray(_exact_fma(x, y, z), np.float64)
-        product = x * y  # exact: twice 24 bits fit in 53
-        total = product + z
-        back = total - product
-        error = (product - (total - back)) + (z - back)
-        # Rounding to odd keeps what the second rounding, to the narrow type, has to know (Boldo, Melquiond 2008).
-        bits = total.view(np.int64)
-        inexact = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
-        towards = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
-        return rounded(np.where(inexact, towards, total), scalar)
+            return _fma64(x, y, z)
+        # The product is exact: twice 24 bits fit in 53. The second rounding is the one to the narrow type.
+        return rounded(_odd_sum(x * y, z), scalar)
 
 
-def _fma64(x: float, y: float, z: float) -> float:
+def _two_sum(x: Array, y: Array) -> tuple[Array, Array]:
+    """x + y, and what rounding it left (D. Knuth, "The Art of Computer Programming", 4.2.2)."""
+    total = x + y
+    back = total - x
+    return total, (x - (total - back)) + (y - back)
+
+
+def _odd_sum(x: Array, y: Array) -> Array:
+    """x + y rounded to odd, which keeps what a second rounding has to know (S. Boldo, G. Melquiond, "Emulation of FMA
+    and correctly rounded sums: proved algorithms using rounding to odd", 2008)."""
+    total, error = _two_sum(x, y)
+    inexact = np.isfinite(total) & (error != 0) & (total.view(np.int64) & 1 == 0)
+    return np.where(inexact, np.nextafter(total, np.where(error > 0, np.inf, -np.inf)), total)
+
+
+#: Magnitudes whose products and their parts neither overflow nor lose bits to underflow.
+_LEAST_EXACT, _MOST_EXACT = 2.0**-400, 2.0**400
+
+
+def _fma64(x: Array, y: Array, z: Array) -> Array:
+    """x * y + z rounded once: from parts that are exact (the same paper's Fma), in fractions where they may not be."""
+    product = x * y
+    (x_high, x_low), (y_high, y_low) = _halves(x), _halves(y)
+    rest = ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low
+    low, lower = _two_sum(z, rest)
+    high, middle = _two_sum(product, low)
+    made = np.asarray(high + _odd_sum(middle, lower))
+    usual = np.logical_and.reduce([(np.abs(v) > _LEAST_EXACT) & (np.abs(v) < _MOST_EXACT) for v in (x, y, z)])
+    if not usual.all():
+        made[~usual] = _fma_in_fractions(x[~usual], y[~usual], z[~usual])
+    return made
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    """``x`` as two numbers of at most 26 bits each (T. J. Dekker, 1971)."""
+    scaled = x * (2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def _fma_of_fractions(x: float, y: float, z: float) -> float:
     plain = x * y + z
     if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
         return plain
@@ -105,7 +138,7 @@ def _fma64(x: float, y: float, z: float) -> float:
         return math.inf if exact > 0 else -math.inf
 
 
-_exact_fma = np.frompyfunc(_fma64, 3, 1)
+_fma_in_fractions = np.frompyfunc(_fma_of_fractions, 3, 1)
 
 
 def as_tf32(x: Array) -> Array:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from deuteron.compiler.errors import UnsupportedOp
 from deuteron.compiler.ir import REGISTRY, SCALARS, Op, Tile
-from deuteron.compiler.ir.types import F32, I32, I64, Pointer
+from deuteron.compiler.ir.types import F32, F64, I32, I64, Pointer
 from deuteron.compiler.targets.interpreter import EagerBuilder, Memory, evaluates
+from deuteron.compiler.targets.interpreter.numbers import fused
 from deuteron.compiler.tile import elementwise as e
 
 BF16, E4M3, E5M2 = (np.dtype(d) for d in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2))
@@ -214,6 +215,32 @@ def test_fma_rounds_once(x, y, z):
     near = [got, np.nextafter(got, np.float32(-np.inf)), np.nextafter(got, np.float32(np.inf))]
     distances = [abs(Fraction(float(v)) - exact) for v in near]
     assert distances[0] == min(distances)
+
+
+@pytest.mark.parametrize("spread", [1, 40, 150, 700])
+def test_fma_of_f64_is_that_of_fractions(spread):
+    """Sums that nearly cancel, that lie at the middle between two numbers, and magnitudes at the ends of the range."""
+    rng = np.random.default_rng(spread)
+
+    def numbers(most):
+        whole = rng.integers(1 << 52, 1 << 53, 4000) * rng.choice([-1.0, 1.0], 4000)
+        short = np.where(rng.random(4000) < 0.5, whole, whole // 2.0**27 * 2.0**27)
+        return np.ldexp(short, rng.integers(-most, most + 1, 4000) - 52)
+
+    x, y, z = numbers(spread), numbers(spread), numbers(min(2 * spread, 1000))
+    with np.errstate(all="ignore"):
+        product = x * y
+        chances = [rng.random(4000) < chance for chance in (0.2, 0.3, 0.4)]
+        z = np.select(chances, [-product, np.nextafter(-product, 0), product * 2.0**-53], z)
+        finite = np.isfinite(z)
+        x, y, z = x[finite], y[finite], z[finite]
+        got = fused(x, y, z, F64)
+    for a, b, c, found in zip(x, y, z, got, strict=True):
+        exact = Fraction(a) * Fraction(b) + Fraction(c)
+        try:
+            assert found == float(exact)
+        except OverflowError:
+            assert found == (math.inf if exact > 0 else -math.inf)
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Fetch, FetchTile, RingBuffer
+from simulator.memory import FIRST_ADDRESS
 
 TARGETS = ("cuda:80", "cuda:90a")
 #: The rows of A that a table names, as experts of a mixture take theirs.
@@ -97,8 +98,6 @@ DESCRIBED = (
     .replace("tl.load(a_at), tl.load(b_at)", "a_at.load([0, i * B]), b_at.load([i * B, 0])")
 )
 DESCRIBED = "\n".join(line for line in DESCRIBED.splitlines() if "multiple_of" not in line and "_at +=" not in line)
-#: Where the simulator puts the first array.
-FIRST_ADDRESS = 1 << 20
 
 
 @pytest.mark.parametrize("stages", [1, 3])
