@@ -24,7 +24,7 @@ demo: $(STAMP)  ## the main job, end to end, on this machine's GPU or CPU
 	$(BIN)/deuteron demo
 
 test: $(STAMP)  ## the whole test suite (GPU tests are skipped without a GPU)
-	$(BIN)/pytest -q -n auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -q -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)  ## formatting, ruff, mypy
 	$(BIN)/ruff format --check .

@@ -30,8 +30,8 @@ def three_sums(a, b, c, d, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexp
 POINTERS = dict.fromkeys(("a", "b", "c", "d", "out"), "*fp16:16")
 
 
-def compiled(warps: int, n: int = 128, **schedule: object):
-    sizes = {"M": 64, "N": n, "K": 128}
+def compiled(warps: int, n: int = 128, m: int = 64, **schedule: object):
+    sizes = {"M": m, "N": n, "K": 128}
     return triton.compile(three_sums, POINTERS, sizes, "cuda:90a", num_warps=warps, **schedule)  # type: ignore[arg-type]
 
 
@@ -87,6 +87,21 @@ def test_it_is_the_same_from_the_cache(private_cache: Path) -> None:
     assert first.asm["cubin"] == second.asm["cubin"]
 
 
-def test_one_that_spills_little_keeps_its_warps() -> None:
-    assert compiled(2, n=32).metadata.num_threads == 64
+@pytest.mark.parametrize(("n", "spills"), [(16, 100), (32, 500)])
+def test_of_two_warps_any_spill_is_too_much(n: int, spills: int) -> None:
+    made, asked = compiled(2, n), compiled(2, n, maxnreg=255)
+    assert 0 < asked.metadata.spills <= spills  # type: ignore[operator]
+    assert asked.metadata.num_threads == 64
+    assert made.metadata.num_threads == 128
+    assert made.metadata.spills == 0
+
+
+def test_four_that_spill_little_stay() -> None:
+    made = compiled(4, 64, m=128)
+    assert 0 < made.metadata.spills <= 512  # type: ignore[operator]
+    assert made.metadata.num_threads == 128
+    assert compiled(8, 64, m=128).metadata.spills == 0, "twice as many would hold it"
+
+
+def test_what_fits_keeps_its_warps() -> None:
     assert compiled(4).metadata.num_threads == 128

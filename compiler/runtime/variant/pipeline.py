@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 #: instruction. Some kernels of flash-linear-attention that spill this much take a quarter to two fifths of their time
 #: with twice the warps (benchmarks/results/2026-11-27-h100-states, fla-flight.json and fla-warps.json).
 MUCH_SPILLED = 512
+#: Of kernels of so few warps any spill is much: 17 of 20 launches of that library take 0.60 to 0.92 of their time with
+#: twice the warps, the others 1.01 to 1.07. With little to spill of four warps some take up to twice their time, where
+#: programs are many (benchmarks/results/2026-11-27-h200-spills, spills.json).
+FEW_WARPS = 2
 
 T = TypeVar("T")
 Artifact = str | bytes
@@ -132,7 +136,8 @@ def _wider(work: Build) -> Variant | None:
     variant = work.variant
     schedule = variant.schedule
     fixed = schedule.maxnreg is not None or schedule.launch_cooperative_grid or variant.records
-    if (work.facts.get("spills") or 0) <= MUCH_SPILLED or fixed:
+    little = 0 if work.num_warps <= FEW_WARPS else MUCH_SPILLED
+    if (work.facts.get("spills") or 0) <= little or fixed:
         return None
     from ...gpu.legality import traits_of  # lazy: hardly any kernel comes here
     from ...gpu.room import MOST_WARPS  # lazy: as above

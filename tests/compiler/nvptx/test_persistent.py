@@ -83,10 +83,10 @@ def test_programs_that_add_and_wait_for_nobody_stay(
 ) -> None:
     """Where they are asked to; by default two of several warp groups share a processor instead."""
     signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "tickets": "*i32:16", "N": "i32:16", "K": "i32:16"}
-    constexprs = {"BM": 128, "BN": 64, "BK": 16, "SPLIT": 3}
+    constexprs = {"BM": 128, "BN": 16, "BK": 16, "SPLIT": 3}
     made = from_text(SPLIT.replace("SEM", sem), signature, constexprs, warps, persistent=persistent)
     assert made.gpu().recipe.persistent == (persistent is True)
-    m, n, k = 256, 64, 112  # seven blocks of the inner dimension for three programs
+    m, n, k = 256, 16, 112  # seven blocks of the inner dimension for three programs
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
     c, tickets = np.zeros((m, n), np.float32), np.zeros(4, np.int32)
     simulated(made, (2, 3), [a, b, c, tickets, n, k])

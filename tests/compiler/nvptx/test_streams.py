@@ -116,7 +116,7 @@ def test_a_branch_may_say_where_the_next_tile_lies(from_text, run_function, targ
     made = from_text(text, signature, blocks)
     assert len([op for op in made.gpu(target).walk() if isinstance(op, RingBuffer)]) == 2
     rng = np.random.default_rng(0)
-    m, n, k = 256, 128, 80
+    m, n, k = 2 * blocks["BM"], 128, 80
     a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((m, k), (k, n)))
     c = np.full((m, n), np.nan, np.float32)
     run_function(made.tile(), (3,), [a, b, c, m, n, k], warps, target)
