@@ -15,6 +15,8 @@ from .ops import VectorUpdate
 
 #: Widest access of one thread in bytes (ld.global.v4.b32).
 VECTOR_BYTES = 16
+#: What the caches move at once.
+SECTOR_BYTES = 32
 
 MemoryOp = Load | Store | AtomicRMW | AtomicCAS
 
@@ -79,6 +81,16 @@ def vector_of(op: MemoryOp, layout: LinearLayout, facts: AxisFacts) -> tuple[int
         if width > best:
             best, best_axis = width, axis
     return best, best_axis
+
+
+def reaches_sectors(layout: LinearLayout, access: Access, element_bytes: int) -> bool:
+    """Whether neighbouring elements that a warp reaches with one instruction fill sectors; a part of one takes as long,
+    and each row that a warp reaches as long as another."""
+    run = min(access.vector, contiguous_registers(layout, access.axis))
+    steps = {basis[access.axis] for basis in layout.lane if sum(map(bool, basis)) == 1}
+    while run in steps:
+        run *= 2
+    return run * element_bytes >= SECTOR_BYTES
 
 
 def merge(accesses: Sequence[Access], shape: tuple[int, ...], warps: int, reduced: Sequence[int] = ()) -> LinearLayout:

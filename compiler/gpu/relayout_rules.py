@@ -28,7 +28,7 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Gather
 from ..tile.reduction import Histogram, Reduce, Scan
 from .asynchronous import Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
-from .coalesce import access_of, default_layout, merge, order_of_fetch, vector_of
+from .coalesce import Access, access_of, default_layout, merge, order_of_fetch, reaches_sectors, vector_of
 from .ops import Mma, VectorLoad, VectorStore, VectorUpdate
 from .reduction import bits_of, scan_layout
 from .relayout import RULES, Relayout, Rule
@@ -58,6 +58,7 @@ def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, va
     if state.costs.exists_once(op.pointer):
         return state.homes.layout(op.pointer)
     access = access_of(op, state.facts)
+    coalesced = merge([access], op.pointer.type.shape, state.warps)
     if state.costs.exists_once(value):
         family = state.homes.family(value)
         layout = state.homes.layout(value)
@@ -65,8 +66,17 @@ def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, va
         if family.accumulator is None and known:
             order = max(known, key=lambda a: a.vector).order
             if access.vector == 1 or access.order == order:
-                return layout
-    return merge([access], op.pointer.type.shape, state.warps)
+                strewn = isinstance(op, Store) and not family.accesses and _strews(layout, coalesced, access, value)
+                return coalesced if strewn else layout
+    return coalesced
+
+
+def _strews(layout: LinearLayout, coalesced: LinearLayout, access: Access, value: Value) -> bool:
+    """Whether warps store parts of sectors, as results of scans lie, where they could fill them."""
+    size = value.type.elem.bytes
+    return (
+        not access.scattered and not reaches_sectors(layout, access, size) and reaches_sectors(coalesced, access, size)
+    )
 
 
 @_rule(Load)

@@ -188,6 +188,34 @@ def softmax_rows(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
 """
 
 
+PREFIXES = """
+def prefixes(x_ptr, o_ptr, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    made = tl.cumsum(tl.load(x_ptr + m[:, None] * N + n), axis=0)
+    tl.store(o_ptr + m[:, None] * N + n, made{more})
+"""
+
+
+@pytest.mark.parametrize(
+    "dtype, columns, warps, moved",
+    [
+        ("fp32", 32, 8, True),  # lanes scan, and a warp has 16 bytes of each row
+        ("fp32", 32, 4, False),  # 32 of them
+        ("fp32", 32, 1, False),
+        ("fp16", 32, 8, True),
+        ("fp64", 32, 8, True),
+    ],
+)
+@pytest.mark.parametrize("more", ["", " * 2"])
+def test_results_of_scans_are_stored_in_whole_sectors(to_gpu, dtype, columns, warps, moved, more) -> None:
+    signature = dict.fromkeys(("x_ptr", "o_ptr"), f"*{dtype}:16")
+    function = to_gpu(PREFIXES.replace("{more}", more), signature, {"M": 64, "N": columns}, warps)
+    (store,) = _all(function, VectorStore)
+    (load,) = _all(function, VectorLoad)
+    assert (store.value.type.layout == load.result.type.layout) is moved
+    assert store.vector == load.vector
+
+
 def test_reduced_rows_are_broadcast_back_without_conversion(to_gpu) -> None:
     function = to_gpu(SOFTMAX_ROWS, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}, {"M": 16, "N": 256})
     assert not _all(function, ConvertLayout)
