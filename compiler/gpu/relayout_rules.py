@@ -28,7 +28,8 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Gather
 from ..tile.reduction import Histogram, Reduce, Scan
 from .asynchronous import Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
-from .coalesce import Access, access_of, default_layout, merge, order_of_fetch, reaches_sectors, vector_of
+from .coalesce import access_of, default_layout, merge, order_of_fetch, reaches_sectors, vector_of
+from .homes import Family
 from .ops import Mma, VectorLoad, VectorStore, VectorUpdate
 from .reduction import bits_of, scan_layout
 from .relayout import RULES, Relayout, Rule
@@ -58,7 +59,6 @@ def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, va
     if state.costs.exists_once(op.pointer):
         return state.homes.layout(op.pointer)
     access = access_of(op, state.facts)
-    coalesced = merge([access], op.pointer.type.shape, state.warps)
     if state.costs.exists_once(value):
         family = state.homes.family(value)
         layout = state.homes.layout(value)
@@ -66,17 +66,19 @@ def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, va
         if family.accumulator is None and known:
             order = max(known, key=lambda a: a.vector).order
             if access.vector == 1 or access.order == order:
-                strewn = isinstance(op, Store) and not family.accesses and _strews(layout, coalesced, access, value)
-                return coalesced if strewn else layout
-    return coalesced
+                return _of_scan(state, op, family, layout) if isinstance(op, Store) else layout
+    return merge([access], op.pointer.type.shape, state.warps)
 
 
-def _strews(layout: LinearLayout, coalesced: LinearLayout, access: Access, value: Value) -> bool:
-    """Whether warps store parts of sectors, as results of scans lie, where they could fill them."""
-    size = value.type.elem.bytes
-    return (
-        not access.scattered and not reaches_sectors(layout, access, size) and reaches_sectors(coalesced, access, size)
-    )
+def _of_scan(state: Relayout, store: Store, family: Family, layout: LinearLayout) -> LinearLayout:
+    """The layout for a store of what lies as ``layout``: another one for results of scans of which warps would store
+    parts of sectors, where they can fill them."""
+    if family.accesses or not any(isinstance(value.op, Scan) for value in family.derived):
+        return layout
+    access, size = access_of(store, state.facts), store.value.type.elem.bytes
+    coalesced = merge([access], store.pointer.type.shape, state.warps)
+    fills, could = (reaches_sectors(each, access, size) for each in (layout, coalesced))
+    return coalesced if could and not fills and not access.scattered else layout
 
 
 @_rule(Load)
