@@ -54,12 +54,19 @@ def claim(job_id: str, body: ClaimBody, context: ContextDep, _worker: WorkerPrin
     )
 
 
+_SIZE = r"\w+=[1-9][0-9]{0,19}"
+#: A shape as a worker writes it; that of a kernel without dims is empty.
+_SHAPE = rf"^({_SIZE}(,{_SIZE})*)?$"
+
+
 @router.get("/jobs/{job_id}/searches", summary="Read what other jobs know of a search")
 def get_neighbours(
     job_id: str,
     context: ContextDep,
     _worker: WorkerPrincipal,
-    shape: Annotated[str, Query(max_length=MOST_SHAPE_KEY, description="Sizes, such as M=512,N=512.")],
+    shape: Annotated[
+        str, Query(max_length=MOST_SHAPE_KEY, pattern=_SHAPE, description="Sizes, such as M=512,N=512; each name once.")
+    ],
     dtype: Annotated[str, Query(min_length=1, max_length=16)],
     device: Annotated[str, Query(min_length=1, max_length=200, description="Key of the device that measures.")],
 ) -> SearchesAnswer:

@@ -219,3 +219,15 @@ def test_a_place_that_was_measured_often_does_not_keep_others_out(client: TestCl
         measured(client, tune_events(trials=2)[:3], {"M": size, "N": 64})
     found = [log["shape"]["M"] for log in neighbours(client, submit(client))]
     assert found == [64, 64, 128, 256]
+
+
+@pytest.mark.parametrize("shape", ["M", "M=", "M=0", "=4", "M=4,", "M=4,,N=4", "M=-4", "M=4 ,N=4", "M=4,M=8", "000"])
+def test_what_is_no_shape_is_refused(client: TestClient, shape: str) -> None:
+    asked = {"shape": shape, "dtype": "f32", "device": "cpu/test"}
+    answer = client.get(f"/v1/worker/jobs/{submit(client)}/searches", params=asked)
+    assert answer.status_code == 422 and "shape" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("shape", [{}, {"M": 1}, {"größe": 2**63, "_n": 7}])
+def test_shapes_as_workers_write_them_are_taken(client: TestClient, shape: dict[str, int]) -> None:
+    assert neighbours(client, submit(client), shape) == []
