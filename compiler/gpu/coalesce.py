@@ -84,8 +84,8 @@ def vector_of(op: MemoryOp, layout: LinearLayout, facts: AxisFacts) -> tuple[int
 
 
 def reaches_sectors(layout: LinearLayout, access: Access, element_bytes: int) -> bool:
-    """Whether neighbouring elements that a warp reaches with one instruction fill sectors; a part of one takes as long,
-    and each row that a warp reaches as long as another."""
+    """Whether the neighbouring elements that a warp reaches with one instruction fill sectors: moving a part of one
+    takes as long as moving all of it."""
     run = min(access.vector, contiguous_registers(layout, access.axis))
     steps = {basis[access.axis] for basis in layout.lane if sum(map(bool, basis)) == 1}
     while run in steps:

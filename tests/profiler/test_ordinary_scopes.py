@@ -58,7 +58,7 @@ def test_programs_of_one_kind(kind: str, seen: Seen, monkeypatch: pytest.MonkeyP
         check(make_program(seed, (kind,) * 2, depth=3), seen, monkeypatch)
 
 
-@pytest.mark.parametrize("first", range(0, 50, 10))
+@pytest.mark.parametrize("first", range(0, 100, 10))
 def test_programs_of_several_kinds(first: int, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(first, first + 10):
         check(make_program(seed), seen, monkeypatch)
