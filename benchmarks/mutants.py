@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,13 +98,18 @@ def locate(mutant: Mutant, root: Path = ROOT) -> Path:
     Raises:
         StaleMutant: the text is there not at all, or more than once.
     """
-    files = [path for folder in package_folders(root).values() for path in folder.rglob("*.py")]
+    files = _modules(root)
     named = [path for path in files if path.as_posix().endswith("/" + mutant.file)]
     found = _count(mutant.old, named) or _count(mutant.old, files)
     if sum(found.values()) != 1:
         places = ", ".join(f"{path.relative_to(root)} ({count} times)" for path, count in found.items()) or "no file"
         raise StaleMutant(f"{mutant.area}/{mutant.name}: {mutant.old!r} is in {places}, not in one place")
     return next(iter(found)).relative_to(root)
+
+
+@cache
+def _modules(root: Path) -> list[Path]:
+    return [path for folder in package_folders(root).values() for path in folder.rglob("*.py")]
 
 
 def _count(text: str, files: Sequence[Path]) -> dict[Path, int]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("compiler", "profiler", "tuner", "server", "migrations", "deuteron")
+#: What an import may stand in: an expression holds none.
+_HOLD_STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ def _statements(tree: ast.AST) -> Iterator[tuple[ast.Import | ast.ImportFrom, bo
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.Import | ast.ImportFrom):
                 yield child, hidden, typing_only
-            else:
-                function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            elif isinstance(child, _HOLD_STATEMENTS):
+                function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
                 checking = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
                 yield from walk(child, hidden or function, typing_only or checking)
 
