@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -205,15 +204,21 @@ def _widen(raw: Array, preset: Array | None) -> Array:
     return np.ascontiguousarray(raw).view(dtype)[:, 0]
 
 
-_ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
+def _where(condition: Array, x: Array, y: Array) -> Array:
+    chosen: Array = np.where(condition, x, y)
+    return chosen
+
+
+_ATOMICS: dict[str, Callable[..., Array]] = {
     "add": lambda old, x: old + x,
     "add.noftz": lambda old, x: old + x,
     "and": lambda old, x: old & x,
     "or": lambda old, x: old | x,
     "xor": lambda old, x: old ^ x,
     "exch": lambda old, x: x,
-    "min": min,
-    "max": max,
+    "min": lambda old, x: _where(x < old, x, old),
+    "max": lambda old, x: _where(x > old, x, old),
+    "cas": lambda old, x, y: _where(old == x, y, old),
 }
 _ATOMIC_TYPES = {
     "f16": np.float16,
@@ -221,12 +226,6 @@ _ATOMIC_TYPES = {
     "f32": np.float32,
     "f64": np.float64,
 }
-
-
-def _updated(operation: str, operands: Sequence[Any], old: Any) -> Any:
-    if operation == "cas":
-        return operands[1] if old == operands[0] else old
-    return _ATOMICS[operation](old, operands[0])
 
 
 def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
@@ -238,11 +237,12 @@ def _atomic(match: re.Match[str], inputs: Inputs) -> Compute:
     def atom(warp: Warp) -> Sequence[Array]:
         where, mask = inputs[0][1](warp.env), active(warp)
         values = [x(warp.env) for _, x in inputs[1:3]]
-        made = np.zeros(32, dtype)
-        for lane in np.flatnonzero(mask):
-            operands = [v.view(dtype)[lane] for v in values if v.dtype.itemsize == dtype.itemsize]
-            update = partial(_updated, operation, operands)
-            made[lane] = warp.memory.change(int(where[lane]), dtype, update, int(warp.agents[lane]))
+        made = np.zeros(LANES, dtype)
+        if mask.any():
+            operands = [v.view(dtype)[mask] for v in values if v.dtype.itemsize == dtype.itemsize]
+            made[mask] = warp.memory.change(
+                where[mask].astype(np.int64), dtype, _ATOMICS[operation], operands, warp.agents[mask]
+            )
         return [made.view(values[0].dtype)]
 
     return atom
@@ -259,13 +259,14 @@ def _reduction(match: re.Match[str], inputs: Inputs) -> Compute:
         words = [np.ascontiguousarray(x(warp.env)).reshape(LANES, 1).view(dtype) for x in operands]
         values = np.concatenate(words, axis=1)
         memory = warp.memory if match[2] == "global" else warp.shared
-        for lane in np.flatnonzero(active(warp)):
-            first = int(where[lane])
-            if first % values[lane].nbytes:
-                raise SimulationError(f"red of {values[lane].nbytes} bytes at the address {first:#x}")
-            for place, value in enumerate(values[lane]):
-                update = partial(_updated, operation, [value])
-                memory.change(first + place * dtype.itemsize, dtype, update, int(warp.agents[lane]))
+        lanes = active(warp)
+        first, size = where[lanes].astype(np.int64), values.shape[1] * dtype.itemsize
+        if (first % size).any():
+            raise SimulationError(f"red of {size} bytes at the address {int(first[first % size != 0][0]):#x}")
+        if len(first):
+            places = (first[:, None] + np.arange(0, size, dtype.itemsize)).reshape(-1)
+            agents = np.repeat(warp.agents[lanes], values.shape[1])
+            memory.change(places, dtype, _ATOMICS[operation], [values[lanes].reshape(-1)], agents)
         return []
 
     return red

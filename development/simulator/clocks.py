@@ -102,6 +102,12 @@ class Clocks:
         self.time += 1
         return clock
 
+    def end_own(self, row: int, lanes: Threads, threads: Threads, times: Times) -> None:
+        """Let each of ``threads`` know that what its lane of the asynchronous ``row`` did until its time is over."""
+        column = self.rows[row].first + lanes
+        self.tables[_KNOWN, threads, column] = np.maximum(self.tables[_KNOWN, threads, column], times)
+        self.time += 1
+
     def acquire(self, threads: Threads, clock: Times) -> None:
         """Let ``threads`` know what ``clock`` tells."""
         columns = clock.shape[1]

@@ -72,13 +72,15 @@ def _wait(statement: Statement, assembly: Assembly) -> Run:
 
     def run(warp: Warp, lanes: Lanes) -> None:
         row = _row(warp)
+        ended = {}
         for lane in np.flatnonzero(lanes):
             groups = warp.copy_groups[lane]
             if everything:
                 groups.append(warp.clocks.time)
             if len(groups) > most:
-                ended = warp.clocks.finished(row, np.array([lane]), groups[len(groups) - most - 1])
-                warp.clocks.acquire(warp.agents[lane : lane + 1], ended)
+                ended[int(lane)] = groups[len(groups) - most - 1]
+        waiting = np.array([*ended], np.int32)
+        warp.clocks.end_own(row, waiting, warp.agents[waiting], np.array([*ended.values()], np.int32))
 
     return run
 

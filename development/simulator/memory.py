@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,13 +104,26 @@ class SimulatedMemory:
             raise SimulationError(f"race in {self.what}: several lanes store different values to one byte")
         self.written[indices] = True
 
-    def change(self, address: int, dtype: np.dtype[np.generic], update: Callable[[Any], Any], thread: int) -> Any:
-        """One thread's atomic operation: what was at ``address``, where ``update`` of it is left."""
-        where, one = np.array([address], np.int64), np.ones(1, np.bool_)
-        indices = self._indices(where, dtype.itemsize, dtype.itemsize, one)
-        self.log.change(indices, Actor(self.clocks, np.array([thread], np.int32)))
-        old = self.bytes[indices].view(dtype)[0, 0]
-        self.bytes[indices] = np.array([[update(old)]], dtype).view(np.uint8)
+    def change(
+        self,
+        addresses: npt.NDArray[np.int64],
+        dtype: np.dtype[np.generic],
+        update: Callable[..., Array],
+        operands: Sequence[Array],
+        threads: Threads,
+    ) -> Array:
+        """An atomic operation of each of ``threads``, which leaves ``update(old, *operands)``: what was there.
+
+        Operations on one address take place one after the other.
+        """
+        if len(addresses) > 1 and len(np.unique(addresses)) < len(addresses):
+            ones = [slice(i, i + 1) for i in range(len(addresses))]
+            made = [self.change(addresses[i], dtype, update, [x[i] for x in operands], threads[i]) for i in ones]
+            return np.concatenate(made)
+        indices = self._indices(addresses, dtype.itemsize, dtype.itemsize, np.ones(len(addresses), np.bool_))
+        self.log.change(indices, Actor(self.clocks, threads))
+        old: Array = self.bytes[indices].view(dtype)[:, 0]
+        self.bytes[indices] = update(old, *operands).astype(dtype)[:, None].view(np.uint8)
         return old
 
     def take_away(self, address: int, size: int, thread: Threads) -> None:

@@ -6,6 +6,7 @@ Written from the tables, not from the layouts that the compiler uses: this is wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -23,28 +24,21 @@ ELEMENTS = {
 }
 #: Of the 32 bits of a tf32 element the last 13 do not count.
 TF32_BITS = np.uint32(0xFFFFE000)
-_LANE = np.arange(LANES)
-_GROUP, _IN_GROUP = _LANE >> 2, _LANE & 3
+#: Rows and columns of the four elements of D that each lane holds.
+_ELEMENT_OF_D, _LANE_OF_D = np.ogrid[:4, :LANES]
+_ROW_OF_D = (_LANE_OF_D >> 2) + 8 * (_ELEMENT_OF_D >> 1)
+_COLUMN_OF_D = (_LANE_OF_D & 3) * 2 + (_ELEMENT_OF_D & 1)
 
 
 def multiply(shape: str, kind: str, operands: Sequence[Array]) -> list[Array]:
     """The four D registers: operands are four words of A, two of B, four elements of C."""
     dtype = np.dtype(ELEMENTS[kind])
-    per_word = 4 // dtype.itemsize
     depth = int(shape.split("k")[1])
     exact = np.int64 if dtype.kind in "iu" else np.float64
     a, b = gather_rows(operands[:4], kind).astype(exact), np.zeros((depth, 8), exact)
-    for register in range(2):
-        elements = _elements(operands[4 + register], kind)
-        for i in range(per_word):
-            b[_IN_GROUP * per_word + i + register * 4 * per_word, _GROUP] = elements[:, i]
-    product = a @ b
-    made = []
-    for register in range(4):
-        rows, columns = _GROUP + 8 * (register >> 1), _IN_GROUP * 2 + (register & 1)
-        acc = operands[6 + register]
-        made.append((product[rows, columns] + acc).astype(acc.dtype))
-    return made
+    b[_places_of_b(4 // dtype.itemsize)] = _elements(operands[4:6], kind)
+    product = (a @ b)[_ROW_OF_D, _COLUMN_OF_D]
+    return [(mine + acc).astype(acc.dtype) for mine, acc in zip(product, operands[6:10], strict=True)]
 
 
 def gather_rows(words: Sequence[Array], kind: str) -> Array:
@@ -52,16 +46,27 @@ def gather_rows(words: Sequence[Array], kind: str) -> Array:
     dtype = np.dtype(ELEMENTS[kind])
     per_word = 4 // dtype.itemsize
     a = np.zeros((16, 8 * per_word), dtype)
-    for register, word in enumerate(words):
-        elements = _elements(word, kind)
-        for i in range(per_word):
-            a[_GROUP + 8 * (register & 1), _IN_GROUP * per_word + i + (register >> 1) * 4 * per_word] = elements[:, i]
+    a[_places_of_a(per_word)] = _elements(words, kind)
     return a
 
 
-def _elements(word: Array, kind: str) -> Array:
-    words = np.ascontiguousarray(word)
+@cache
+def _places_of_a(per_word: int) -> tuple[Array, Array]:
+    """Row and column of element i of each lane's register."""
+    register, lane, i = np.ogrid[:4, :LANES, :per_word]
+    return (lane >> 2) + 8 * (register & 1), (lane & 3) * per_word + i + (register >> 1) * 4 * per_word
+
+
+@cache
+def _places_of_b(per_word: int) -> tuple[Array, Array]:
+    register, lane, i = np.ogrid[:2, :LANES, :per_word]
+    return (lane & 3) * per_word + i + register * 4 * per_word, lane >> 2
+
+
+def _elements(registers: Sequence[Array], kind: str) -> Array:
+    """(registers, lanes, elements of a word)."""
+    words = np.stack(registers)
     if kind == "tf32":
         words = words.view(np.uint32) & TF32_BITS
     elements: Array = words.view(ELEMENTS[kind])
-    return elements.reshape(LANES, -1)
+    return elements.reshape(len(registers), LANES, -1)

@@ -152,13 +152,19 @@ def test_several_threads_may_store_one_value_but_not_two_to_one_byte(shared) -> 
 
 
 def test_atomics_race_with_plain_accesses_only(shared) -> None:
-    byte = np.dtype(np.int8)
+    def add_one(threads: list[int], places: list[int]) -> list[int]:
+        where, ones = np.array(places, np.int64), np.ones(len(places), np.int8)
+        old = shared.change(where, ones.dtype, np.add, [ones], np.array(threads, np.int32))
+        return old.tolist()
+
     _store(shared, LANES, LANES)
     shared.clocks.meet()
-    assert shared.change(3, byte, lambda old: old + 1, 3) == 3
-    assert shared.change(3, byte, lambda old: old + 1, 40) == 4
+    assert add_one([4, 5, 6, 7], [8, 10, 8, 9]) == [8, 10, 9, 9]
+    shared.clocks.meet()
+    assert add_one([3], [3]) == [3]
+    assert add_one([40], [3]) == [4]
     _store(shared, LANES + 32, LANES)
     with pytest.raises(SimulationError, match="thread 9 changes byte 0x24, which thread 4 wrote"):
-        shared.change(36, byte, lambda old: old + 1, 9)
+        add_one([9], [36])
     with pytest.raises(SimulationError, match="thread 3 reads byte 0x3, which thread 40 changed"):
         _load(shared, LANES)
