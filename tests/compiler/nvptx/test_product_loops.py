@@ -20,7 +20,7 @@ def product(a_ptr, b_ptr, c_ptr, K, sam, sak, sbk, sbn,
         a = tl.load(a_ptr + rm[:, None] * sam + (k + rk)[None, :] * sak)
         b = tl.load(b_ptr + (k + rk)[:, None] * sbk + rn[None, :] * sbn)
         if ZERO:
-            acc += tl.dot(a, b) * 2
+            acc += tl.dot(a * 2, b) + 1
         else:
             acc = tl.dot(a, b, acc)
     tl.store(c_ptr + rm[:, None] * BN + rn[None, :], acc)
@@ -28,7 +28,7 @@ def product(a_ptr, b_ptr, c_ptr, K, sam, sak, sbk, sbn,
 _DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "fp8e4nv": ml_dtypes.float8_e4m3fn}
 
 
-def _sample(from_text, dtype="bf16", tile=(64, 256, 64), warps=4, a_rows=True, b_rows=True, zero=False):
+def _sample(from_text, dtype="bf16", tile=(64, 64, 64), warps=4, a_rows=True, b_rows=True, zero=False):
     signature = {"a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16", "c_ptr": "*fp32:16", "K": "i32:16"}
     signature |= {"sam": "i32:16" if a_rows else "i32:1", "sak": "i32:1" if a_rows else "i32:16"}
     signature |= {"sbk": "i32:16" if b_rows else "i32:1", "sbn": "i32:1" if b_rows else "i32:16"}
@@ -49,19 +49,21 @@ def _instructions(text: str) -> tuple[int, int]:
     ("form", "products", "loops"),
     [
         ({}, 1, 1),
-        ({"tile": (64, 256, 128)}, 2, 2),  # two panels of 64
-        ({"a_rows": False}, 1, 1),
-        ({"tile": (64, 256, 128), "b_rows": False}, 2, 2),
-        ({"tile": (64, 256, 128), "dtype": "fp8e4nv", "b_rows": False}, 1, 1),
-        ({"tile": (64, 256, 32), "dtype": "fp32", "b_rows": False}, 1, 1),
-        ({"tile": (64, 256, 32)}, 2, 0),  # two steps only
-        ({"tile": (64, 128, 64)}, 4, 0),  # few columns: a loop may take longer than the product
+        ({"tile": (64, 256, 64)}, 1, 1),
+        ({"tile": (64, 64, 128)}, 2, 2),  # two panels of 64
+        ({"tile": (64, 128, 64), "a_rows": False}, 1, 1),
+        ({"tile": (64, 64, 128), "b_rows": False}, 2, 2),
+        ({"tile": (64, 64, 256), "dtype": "fp8e4nv", "b_rows": False}, 2, 2),
+        ({"tile": (64, 64, 32), "dtype": "fp32", "b_rows": False}, 1, 1),
+        ({"tile": (128, 64, 64)}, 2, 2),  # the group's 64 rows in turn
+        ({"tile": (64, 64, 32)}, 2, 0),  # two steps only
+        ({"tile": (64, 32, 64)}, 4, 0),  # few columns: a product is over sooner than a turn of the loop
     ],
     ids=str,
 )
 def test_steps_that_add_are_a_loop(from_text, run_function, rng, form, products, loops) -> None:
     sample = _sample(from_text, **form)
-    (m, n, depth), dtype = form.get("tile", (64, 256, 64)), form.get("dtype", "bf16")
+    (m, n, depth), dtype = form.get("tile", (64, 64, 64)), form.get("dtype", "bf16")
     a_rows, b_rows = form.get("a_rows", True), form.get("b_rows", True)
     k = 2 * depth
     a, b = _matrix(rng, (m, k), dtype, a_rows), _matrix(rng, (k, n), dtype, b_rows)
