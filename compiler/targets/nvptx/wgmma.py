@@ -23,7 +23,7 @@ _GROUP_BITS = 2
 #: Words of A that one instruction takes from registers.
 _A_WORDS = 4
 #: Columns, and steps along K, from which on the steps that add to sums are one instruction in a loop. The assembler
-#: takes a quarter less for a tile of 128 x 256 x 64, and products on an H200 run at 1.00 of their speed with
+#: takes a quarter less for a tile of 128 x 256 x 64, and products on an H200 run at 1.00 of the speed that they have with
 #: an instruction a step, those of 64 x 64 x 128 at 1.02: benchmarks/results/2026-11-27-h200-product-loops/loops.json.
 _LOOP_COLUMNS = 64
 _LOOP_STEPS = 4
