@@ -11,7 +11,7 @@ import numpy as np
 
 from . import copies, matrices, synchronisation, tma, wgmma
 from .parse import Step, split_commas
-from .statements import Assembly, Statement, active_lanes, follow_loops, split_statements
+from .statements import Assembly, Statement, active_lanes, split_statements
 from .tensorcore import multiply
 from .values import LANES, Array, Operand, SimulationError, held_operand, operand, split_type, unsigned
 from .warp import CLUSTER_SHIFT, Lanes, Warp
@@ -64,7 +64,7 @@ def _statements(name: str, text: str, constraints: list[str], arguments: list[st
     tied = {int(c): place for place, c in enumerate(inputs) if c.isdecimal()}
     operands = [held_operand(*argument.rsplit(" ", 1)) for argument in arguments]
     assembly = Assembly(len(outputs), operands, tied)
-    statements = follow_loops(_guarded(split_statements(text), text))
+    statements = _guarded(split_statements(text), text)
     _check_loop(statements, text)
     steps = [_statement(s, assembly) for s in statements if s.opcode != "bra"]
     if not outputs:

@@ -16,12 +16,9 @@ from .warp import Lanes, Warp
 Read = Callable[[Warp], Array]
 Run = Callable[[Warp, Lanes], Wait | None]
 
-#: A label, or a brace of a block.
-_OPENING = re.compile(r"^(?:([\w$]+(?:\$\{:uid\}\w*)?):(?=\s|$)|[{}])")
+_LABEL = re.compile(r"^[\w$]+(?:\$\{:uid\})?:(?=\s|$)")
 _PREDICATE = re.compile(r"^@(!?)(\S+)\s+")
 _NUMBER = re.compile(r"-?(?:0x[0-9a-fA-F]+|\d+)")
-#: Statements of one piece of assembly as it runs; more are taken for a loop without an end.
-_LONGEST_RUN = 100_000
 _PLACE = re.compile(r"\[\s*([^\s+,\]]+)\s*(?:\+\s*(-?\d+)\s*)?\]")
 
 
@@ -104,7 +101,6 @@ class Statement:
     operands: list[str]
     predicate: str | None = None
     negated: bool = False
-    labels: tuple[str, ...] = ()
 
     def has(self, modifier: str) -> bool:
         """Whether the name has a suffix."""
@@ -115,64 +111,24 @@ Maker = Callable[[Statement, Assembly], Run]
 
 
 def split_statements(text: str) -> list[Statement]:
-    """The instructions of a piece of assembly with the labels before them; braces and declarations fall away."""
+    """The instructions of a block of assembly; declarations of registers and labels fall away."""
     text = " ".join(text.replace("\\0A", " ").replace("\\09", " ").split())
+    if text.startswith("{"):
+        text = text[1:].removesuffix("}")
     statements = []
-    labels: list[str] = []
     for part in text.split(";"):
         part = part.strip()
-        while match := _OPENING.match(part):
-            labels += [match[1]] if match[1] else []
+        while match := _LABEL.match(part):
             part = part[match.end() :].strip()
-        if not part or part.startswith((".reg", ".pragma")):
+        if not part or part.startswith(".reg"):
             continue
         predicate = _PREDICATE.match(part)
         opcode, _, operands = part[predicate.end() if predicate else 0 :].partition(" ")
         made = Statement(opcode, split_commas(operands))
         if predicate:
             made.predicate, made.negated = predicate[2], bool(predicate[1])
-        made.labels, labels = tuple(labels), []
         statements.append(made)
     return statements
-
-
-def follow_loops(statements: list[Statement]) -> list[Statement]:
-    """The statements in the order in which they run, where branches lead back as long as a constant is counted down.
-
-    Other branches stay as they are. Raises SimulationError for a loop that does not end.
-    """
-    starts = {label: place for place, statement in enumerate(statements) for label in statement.labels}
-    constants: dict[str, int] = {}
-    run: list[Statement] = []
-    place = 0
-    while place < len(statements):
-        statement = statements[place]
-        place += 1
-        if statement.opcode != "bra" or statement.predicate not in constants:
-            _follow_constants(statement, constants)
-            run.append(statement)
-        elif bool(constants[statement.predicate]) != statement.negated:
-            place = starts[statement.operands[0]]
-        if len(run) > _LONGEST_RUN:
-            raise SimulationError(f"the loop at {statement.opcode} {', '.join(statement.operands)} does not end")
-    return run
-
-
-def _follow_constants(statement: Statement, constants: dict[str, int]) -> None:
-    """What is known of registers after a statement."""
-    kind = statement.opcode.partition(".")[0]
-    result, *operands = statement.operands or [""]
-    values = [int(x, 0) if _NUMBER.fullmatch(x) else constants.get(x) for x in operands]
-    constants.pop(result, None)
-    numbers = [value for value in values if value is not None]
-    if statement.predicate is not None or len(numbers) < len(values):
-        return
-    if kind == "mov":
-        constants[result] = numbers[0]
-    elif kind == "add":
-        constants[result] = sum(numbers)
-    elif kind == "setp" and statement.has("ne"):
-        constants[result] = int(numbers[0] != numbers[1])
 
 
 def vector(token: str) -> list[str]:

@@ -224,16 +224,6 @@ def _move(statement: Statement, assembly: Assembly) -> Run:
     return run
 
 
-def _add(statement: Statement, assembly: Assembly) -> Run:
-    to, x, y = statement.operands[0], *(assembly.read(o) for o in statement.operands[1:])
-    width = {"s32": np.int32, "s64": np.int64}[statement.opcode.split(".")[1]]
-
-    def run(warp: Warp, lanes: Lanes) -> None:
-        warp.registers[to] = (x(warp) + y(warp)).astype(width)
-
-    return run
-
-
 def _nothing(statement: Statement, assembly: Assembly) -> Run:
     return lambda warp, lanes: None
 
@@ -261,7 +251,6 @@ MAKERS: dict[str, Maker] = {
     "setp.": _set_predicate,
     "selp.": _select,
     "mov.": _move,
-    "add.": _add,
     "griddepcontrol.": _nothing,
     "prefetch.": _nothing,
     "fence.": _nothing,

@@ -65,7 +65,6 @@ USES = {
     "copy engine": "mbarrier::complete_tx",
     "copies by threads": "cp.async.c",
     "warp group products": "wgmma.mma_async",
-    "products in a loop": "bra LAB_STEP",
     "warp products": "mma.sync.aligned",
     "roles": "setmaxnreg",
     "bulk stores": "global.shared::cta",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...errors import UnsupportedOp
@@ -22,11 +21,6 @@ from .uniform import uniform_warp_bits
 _GROUP_BITS = 2
 #: Words of A that one instruction takes from registers.
 _A_WORDS = 4
-#: Columns, and steps along K, from which on the steps that add to sums are one instruction in a loop. The assembler
-#: takes a quarter less for a tile of 128 x 256 x 64, and products on an H200 run at 1.00 of the speed that they have with
-#: an instruction a step, those of 64 x 64 x 128 at 1.02: benchmarks/results/2026-11-27-h200-product-loops/loops.json.
-_LOOP_COLUMNS = 64
-_LOOP_STEPS = 4
 
 
 @rule(SharedView, RULES)
@@ -52,15 +46,12 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
         if op.a.type.shared is not None
         else _Fragments(state, op.a, steps)
     )
-    looped = isinstance(a, _Operand) and not begins and op.columns >= _LOOP_COLUMNS
-    depths = [k * step for k in range(steps)]
-    runs = _runs(depths, (a, b)) if looped and isinstance(a, _Operand) else [_Run(k) for k in depths]
     products = []
     for place in range(0, len(coordinates), held):
         row, column = coordinates[place]
-        for run in runs:
-            inputs = (*a(row, run.depth), *b(column, run.depth))
-            products.append(_Product(place, inputs, adds=bool(run.depth) or not begins, run=run))
+        for k in range(steps):
+            inputs = (*a(row, k * step), *b(column, k * step))
+            products.append(_Product(place, inputs, adds=bool(k) or not begins))
     acc = [] if begins else state.values[op.acc].force()
     state.define(op.result, _products(state, op, products, len(coordinates), acc, (a, b)))
 
@@ -90,38 +81,12 @@ def _word(type: Tile) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class _Run:
-    """Steps along K: the first one's ``depth``, how many, and how far both descriptors go on from one to the next."""
-
-    depth: int
-    steps: int = 1
-    strides: tuple[int, ...] = ()
-
-
-def _runs(depths: Sequence[int], operands: Sequence[_Operand]) -> list[_Run]:
-    """The steps in runs as long as the descriptors go on evenly, to the end of a panel of the swizzled tile; step by
-    step where a run is too short for a loop."""
-    runs: list[_Run] = []
-    places = [tuple(operand.distance(k) for operand in operands) for k in depths]
-    for number, depth in enumerate(depths):
-        strides = tuple(now - before for now, before in zip(places[number], places[number - 1], strict=True))
-        if runs and runs[-1].strides in ((), strides):
-            runs[-1] = _Run(runs[-1].depth, runs[-1].steps + 1, strides)
-        else:
-            runs.append(_Run(depth))
-    if min(run.steps for run in runs) < _LOOP_STEPS:
-        return [_Run(depth) for depth in depths]
-    return runs
-
-
-@dataclass(frozen=True)
 class _Product:
-    """One instruction: its first sum, its inputs with their LLVM types, whether it adds to the sums, its steps."""
+    """One instruction: its first sum, its inputs with their LLVM types, whether it adds to the sums."""
 
     place: int
     inputs: tuple[tuple[str, str], ...]
     adds: bool
-    run: _Run
 
 
 class _Operand:
@@ -148,12 +113,8 @@ class _Operand:
 
     def __call__(self, outer: int, k: int) -> list[tuple[str, str]]:
         """The operand of the instruction for the part that begins at row ``outer`` and depth ``k``."""
-        offset = self.distance(k, outer)
+        offset = self.form.offset(outer, k) >> 4
         return [("i64", self.state.text.op(f"add i64 {self.base}, {offset}") if offset else self.base)]
-
-    def distance(self, k: int, outer: int = 0) -> int:
-        """What the descriptor of a part has more than the first one's: 16 bytes each."""
-        return self.form.offset(outer, k) >> 4
 
 
 class _Fragments:
@@ -207,43 +168,18 @@ def _products(
         immediates += [str(int(side.transposed)) for side in operands if isinstance(side, _Operand)]
     passed: dict[tuple[str, str], str] = {}
     lines = ["wgmma.fence.sync.aligned;"]
-    for number, product in enumerate(products):
+    for product in products:
         sums = ", ".join(f"${product.place + i}" for i in range(op.columns // 2))
         *words, right = (passed.setdefault(x, f"${count + len(passed)}") for x in product.inputs)
         left = words[0] if len(words) == 1 else "{" + ", ".join(words) + "}"
-        start = f"wgmma.mma_async.sync.aligned.{name} {{{sums}}}"
-        end = ", ".join([str(int(product.adds)), *immediates]) + ";"
-        if product.run.steps == 1:
-            lines.append(f"{start}, {left}, {right}, {end}")
-        else:
-            lines += _loop(number, product.run, (left, right), f"{start}, A, B, {end}")
+        more = ", ".join([str(int(product.adds)), *immediates])
+        lines.append(f"wgmma.mma_async.sync.aligned.{name} {{{sums}}}, {left}, {right}, {more};")
     lines += ["wgmma.commit_group.sync.aligned;", *([_wait(0)] if op.waits else [])]
     letters = {"i64": "l", "i32": "r"}
     outputs = [f"={'' if acc else '&'}{letter}"] * count
     constraints = [*outputs, *(letters[t] for t, _ in passed), *(str(i) for i in range(len(acc))), "~{memory}"]
     inputs = [*passed, *((word, v) for v in acc)]
     return state.text.asm([word] * count, "\n".join(lines), ",".join(constraints), inputs, convergent=True)
-
-
-def _loop(number: int, run: _Run, first: tuple[str, str], product: str) -> list[str]:
-    """The ``product`` of the descriptors A and B in a loop over a run, as the piece of assembly's part ``number``."""
-    label = f"LAB_STEP_${{:uid}}_{number}"
-    return [
-        "{",
-        ".reg .b64 A, B;",
-        ".reg .b32 LEFT;",
-        ".reg .pred MORE;",
-        *(f"mov.b64 {name}, {operand};" for name, operand in zip("AB", first, strict=True)),
-        f"mov.b32 LEFT, {run.steps};",
-        f"{label}:",
-        '.pragma "nounroll";',
-        product,
-        *(f"add.s64 {name}, {name}, {stride};" for name, stride in zip("AB", run.strides, strict=True)),
-        "add.s32 LEFT, LEFT, -1;",
-        "setp.ne.s32 MORE, LEFT, 0;",
-        f"@MORE bra {label};",
-        "}",
-    ]
 
 
 def _signed(bits: int) -> int:

@@ -319,37 +319,3 @@ def test_shared_memory_of_a_cluster(text, order) -> None:
 def test_clusters_divide_the_grid(text) -> None:
     with pytest.raises(SimulationError, match="3 programs cannot be split into clusters of 2"):
         simulate(_signal(text), (3,), [_zeros(64)], 1, 64, cluster=2)
-
-
-_COUNTED = (
-    "{ .reg .b32 LEFT; .reg .pred MORE; mov.b32 LEFT, TURNS; mov.b32 $0, $1; AGAIN: add.s32 $0, $0, 5; "
-    "add.s32 LEFT, LEFT, -1; setp.ne.s32 MORE, LEFT, 0; @MORE bra AGAIN; }"
-)
-
-
-def _counted(text, assembly: str) -> np.ndarray:
-    k = text("ptr addrspace(1) %out")
-    thread = k.thread()
-    (made,) = k.asm(assembly, f"i32 {thread}", results=["i32"])
-    k.do(f"store i32 {made}, {k.at('%out', thread)}, align 4")
-    out = _zeros(32)
-    simulate(str(k), (1,), [out], 1, 64)
-    return out
-
-
-@pytest.mark.parametrize("turns", [1, 2, 7])
-def test_loops_that_count_constants_down(text, turns) -> None:
-    assert (_counted(text, _COUNTED.replace("TURNS", str(turns))) == np.arange(32) + 5 * turns).all()
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "error"),
-    [
-        ("TURNS", "0", "does not end"),
-        ("TURNS", "$1", "knows the loop that waits for an mbarrier"),
-        ("setp.ne.s32 MORE, LEFT, 0", "setp.ne.s32 MORE, $0, 0", "knows the loop that waits for an mbarrier"),
-    ],
-)
-def test_loops_that_nothing_constant_ends(text, before, after, error) -> None:
-    with pytest.raises(SimulationError, match=error):
-        _counted(text, _COUNTED.replace(before, after).replace("TURNS", "2"))
