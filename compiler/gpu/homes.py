@@ -85,6 +85,7 @@ class Family:
     reduced: set[int] = field(default_factory=set)  # axes along which a member is reduced
     #: Where members of rank 1 are spread over tiles: the view of one, and what an operation makes of it.
     spread: list[tuple[Value, Value]] = field(default_factory=list)
+    loops: list[For | While] = field(default_factory=list)  # that carry members
     layout: LinearLayout | None = None
     resolving: bool = False
 
@@ -97,6 +98,7 @@ class Family:
         self.slots += other.slots
         self.reduced |= other.reduced
         self.spread += other.spread
+        self.loops += other.loops
 
 
 class Homes:
@@ -214,6 +216,8 @@ class Homes:
         for same in zip(*groups, strict=True):
             # The result comes first, so that it exists even if all the others are cheap.
             self._unite(*same)
+            if not isinstance(op, If) and self.costs.exists_once(same[0]):
+                self.family(same[0]).loops.append(op)
 
     # Asking for layouts --------------------------------------------------------------------------------------
 
@@ -255,8 +259,12 @@ class Homes:
         return default_layout(value, self.warps)
 
     def _as_spread(self, family: Family) -> LinearLayout | None:
-        """The layout in which a row is spread over tiles without a conversion; None where these differ, or where a
-        thread would have many elements."""
+        """The layout in which a row is spread over tiles without a conversion; None where these differ, where a thread
+        would have many elements, or where a loop carries the row and spreads it only when it has ended: all turns would
+        do the work of several threads in each."""
+        made_by = {made.op for _, made in family.spread}
+        if any(made_by.isdisjoint(op for block in loop.blocks for op in block.walk()) for loop in family.loops):
+            return None
         found: LinearLayout | None = None
         most = MOST_OF_A_ROW
         for view, made in family.spread:
