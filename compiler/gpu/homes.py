@@ -4,7 +4,7 @@ Tiles that meet in elementwise operations, in loop-carried positions or in the b
 a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
 what its reductions leave behind, else what reads shared memory in vectors, else a default. Pointer tiles carried by a
 loop belong to the family of what is loaded through them, so pointers are never converted. A short row that is read to
-be spread over tiles is read as these need it.
+be spread over tiles is read as these need it, unless a loop carries it and spreads it only when it has ended.
 """
 
 from __future__ import annotations
