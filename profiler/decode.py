@@ -20,8 +20,11 @@ from .metrics import Value
 if TYPE_CHECKING:
     from .tree import DeviceField, ProfileTree
 
-# Levels of JSON: 5,000 frames deep, which take 2 MiB of the thread's stack.
-_RECURSION = 10_000 + 500
+# Frames of a tree are two levels of JSON each; a reader in C takes 2 MiB of the thread's stack for as many.
+_DEEPEST = 5_000
+_RECURSION = 2 * _DEEPEST + 500
+#: Of the reader in Python, which calls itself twice a level, and needs no stack.
+_RECURSION_IN_PYTHON = 4 * _DEEPEST + 500
 _HINT = "a profile is written by deuteron.profiler or by Proton with data='tree'"
 
 
@@ -51,7 +54,7 @@ def decode(data: bytes, where: str) -> list[dict[str, object]]:
 
 
 def _decode_json(data: bytes, where: str) -> object:
-    with _deep_recursion():
+    with _deep_recursion(_RECURSION):
         # The fast reader first; the other one knows nan, halves of surrogate pairs, and what is wrong where.
         try:
             return cast(object, msgspec.json.decode(data))
@@ -61,7 +64,7 @@ def _decode_json(data: bytes, where: str) -> object:
 
 def _decode_slowly(data: bytes, where: str) -> object:
     try:
-        return cast(object, json.loads(data.decode()))
+        return _decode_text(data.decode())
     except json.JSONDecodeError as error:
         if b'"traceEvents"' in data[:200_000]:
             raise MalformedProfile(
@@ -88,11 +91,24 @@ def _decode_slowly(data: bytes, where: str) -> object:
         ) from error
 
 
+def _decode_text(text: str) -> object:
+    try:
+        return cast(object, json.loads(text))
+    except RecursionError:
+        # Python 3.12 has a limit of its own for calls in C, some hundred frames of a tree.
+        decoder = json.JSONDecoder()
+        decoder.parse_object = json.decoder.JSONObject  # type: ignore[attr-defined]
+        decoder.parse_array = json.decoder.JSONArray  # type: ignore[attr-defined]
+        decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
+        with _deep_recursion(_RECURSION_IN_PYTHON):
+            return cast(object, decoder.decode(text))
+
+
 @contextmanager
-def _deep_recursion() -> Iterator[None]:
-    """The JSON reader takes two levels for a frame, and trees of thousands of levels are written."""
+def _deep_recursion(levels: int) -> Iterator[None]:
+    """Trees of thousands of levels are written, and readers call themselves for each."""
     limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, _RECURSION))
+    sys.setrecursionlimit(max(limit, levels))
     try:
         yield
     finally:

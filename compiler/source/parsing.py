@@ -34,8 +34,10 @@ def parse_text(text: str, filename: str) -> ast.Module:
             location=where,
             source_line=(error.text or "").rstrip("\n") or None,
         ) from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UnsupportedSyntax(f"{filename} cannot be parsed: {str(error) or 'nested too deeply'}") from error
+    except (RecursionError, MemoryError) as error:  # of the parser's own stack; which of them depends on the Python
+        raise UnsupportedSyntax(f"{filename} cannot be parsed: nested too deeply") from error
+    except ValueError as error:
+        raise UnsupportedSyntax(f"{filename} cannot be parsed: {error}") from error
     _check_nesting(tree, filename)
     if _MANY_DIGITS.search(text):
         _check_integers(tree, filename)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import deuteron.profiler.viewer as proton_viewer
 from deuteron.profiler import EmptyProfile
+from deuteron.profiler.decode import decode
 from deuteron.profiler.viewer.arguments import main as viewer_main
 from deuteron.profiler.viewer.columns import quotient
 from deuteron.profiler.viewer.frames import FrameTree, is_summed, read_tree, tree_of
@@ -169,6 +170,22 @@ def test_trees_of_thousands_of_levels_are_read(tmp_path: Path, capsys: pytest.Ca
     path.write_text("[" + head * levels + "]}" * levels + ", {}]")
     assert viewer_main(["-m", "time", "-d", "3", str(path)]) == 0
     assert capsys.readouterr().out == "4000.000 f\n└─ 3999.000 f\n   └─ 3998.000 f\n\n"
+
+
+def test_trees_are_read_where_readers_in_c_stop_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of Python 3.12 do, after some hundred frames."""
+
+    def stops(text: object) -> object:
+        raise RecursionError
+
+    monkeypatch.setattr("deuteron.profiler.decode.json.loads", stops)
+    monkeypatch.setattr("deuteron.profiler.decode.msgspec.json.decode", stops)
+    levels = 4900
+    head = '{"frame": {"name": "f"}, "metrics": {"a": null, "b": -1.5e3, "c\\u00e9": true}, "children": ['
+    (node, _) = decode(("[" + head * levels + "]}" * levels + ", {}]").encode(), "a profile")
+    for _ in range(levels - 1):
+        (node,) = node["children"]  # type: ignore[misc]
+    assert node["metrics"]["b"] == -1500 and node["metrics"]["cé"] is True and node["children"] == []  # type: ignore[index]
 
 
 def test_division_is_that_of_floats() -> None:
