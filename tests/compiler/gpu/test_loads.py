@@ -73,32 +73,6 @@ def test_short_rows_are_read_as_they_are_spread(to_gpu, m, conversions) -> None:
     assert sum(isinstance(op, ConvertLayout) for op in made.walk()) == conversions
 
 
-SEARCH = """
-def search(x, edges, out, n, M: tl.constexpr, N: tl.constexpr, INSIDE: tl.constexpr):
-    i, j = tl.arange(0, M), tl.arange(0, N)
-    total = tl.zeros((M, N), tl.int32)
-    low, high = tl.zeros((M,), tl.int32), tl.full((M,), n, tl.int32)
-    for _ in range(32):
-        middle = (low + high) // 2
-        above = tl.load(edges + middle, mask=middle < n, other=1 << 30) <= i
-        low, high = tl.where(above, middle + 1, low), tl.where(above, high, middle)
-        if INSIDE:
-            total += tl.load(x + i[:, None] * N + j[None, :]) * low[:, None]
-    total += tl.load(x + i[:, None] * N + j[None, :]) * low[:, None]
-    tl.store(out + i[:, None] * N + j[None, :], total)
-"""
-
-
-@pytest.mark.parametrize(("inside", "elements"), [(False, 1), (True, 4)])
-def test_rows_that_a_loop_carries_are_spread_when_it_has_ended(to_gpu, inside, elements) -> None:
-    """Threads that share a row do not all look for its place, unless each turn spreads it."""
-    pointers = dict.fromkeys(("x", "edges", "out"), "*i32:16") | {"n": "i32"}
-    made = to_gpu(SEARCH, pointers, {"M": 128, "N": 16, "INSIDE": inside}, 4, num_stages=1)
-    loop = next(op for op in made.walk() if isinstance(op, For))
-    rows = [result.type.layout for result in loop.results if result.type.rank == 1]
-    assert [1 << sum(map(any, layout.register)) for layout in rows] == [elements] * 2
-
-
 SMALL = """
 def small(x, y, h, out, n, N: tl.constexpr):
     i = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]

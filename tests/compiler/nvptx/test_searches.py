@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from deuteron.compiler.tile.control import For
+
 TEXT = """
 def search(x, edges, out, n, M: tl.constexpr, N: tl.constexpr, INSIDE: tl.constexpr):
     i, j = tl.arange(0, M), tl.arange(0, N)
@@ -19,6 +21,18 @@ def search(x, edges, out, n, M: tl.constexpr, N: tl.constexpr, INSIDE: tl.conste
     total += tl.load(x + i[:, None] * N + j[None, :]) * low[:, None]
     tl.store(out + i[:, None] * N + j[None, :], total)
 """
+
+
+POINTERS = dict.fromkeys(("x", "edges", "out"), "*i32:16") | {"n": "i32"}
+
+
+@pytest.mark.parametrize(("inside", "elements"), [(False, 1), (True, 4)])
+def test_rows_that_a_loop_carries_are_spread_when_it_has_ended(from_text, inside, elements) -> None:
+    """Threads that share a row do not all look for its place, unless each turn spreads it."""
+    made = from_text(TEXT, POINTERS, {"M": 128, "N": 16, "INSIDE": inside}, 4).gpu("cuda:90a")
+    loop = next(op for op in made.walk() if isinstance(op, For))
+    rows = [result.type.layout for result in loop.results if result.type.rank == 1]
+    assert [1 << sum(map(any, layout.register)) for layout in rows] == [elements] * 2
 
 
 def _wanted(edges: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,8 +51,7 @@ def _wanted(edges: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize(("shape", "warps"), [((128, 16), 4), ((64, 32), 1), ((32, 4), 4), ((256, 8), 8)])
 def test_rows_are_where_a_search_by_halves_finds_them(from_text, run_function, rng, inside, shape, warps) -> None:
-    pointers = dict.fromkeys(("x", "edges", "out"), "*i32:16") | {"n": "i32"}
-    made = from_text(TEXT, pointers, {"M": shape[0], "N": shape[1], "INSIDE": inside}, warps)
+    made = from_text(TEXT, POINTERS, {"M": shape[0], "N": shape[1], "INSIDE": inside}, warps)
     x = rng.integers(-9, 10, shape).astype(np.int32)
     edges = np.sort(rng.integers(0, shape[0], 37)).astype(np.int32)
     out = np.full(shape, -77, np.int32)
