@@ -73,10 +73,14 @@ def described(variant: Variant, event: LaunchEvent) -> dict[str, Any] | None:
 
 
 def plain(value: object) -> Any:
-    """A compile-time value as it is saved, element types as ``{"dtype": "fp16"}``; ... for what cannot be."""
+    """A compile-time value as it is saved, element types as ``{"dtype": "fp16"}``, members of enumerations as their
+    numbers; ... for what cannot be."""
     if isinstance(value, Scalar):
         return {"dtype": value.short}
-    return value if value is None or isinstance(value, bool | int | float | str) else ...
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    return value if value is None else ...
 
 
 def module_of(file: str, modules: Mapping[str, Any]) -> str:

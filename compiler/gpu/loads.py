@@ -5,6 +5,10 @@ where each tile is read just before it is used, a program waits for memory once 
 one after the other where it begins, as far as registers are left for what has come and is not used yet, so that it
 waits once. A step of a gated delta rule, which reads four tiles and adds up two products, is what this is for: few
 programs walk through long sequences, and nothing else hides the latency.
+
+Elsewhere an assembler moves loads too freely: where it sees that those of a tile and a store of another one touch
+different places, it takes them in turns, which saves registers and waits for memory many times. So such a store is kept
+behind the loads before it. What is stored must not be made of what they read, or it is behind them by itself.
 """
 
 from __future__ import annotations
@@ -12,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ..ir.core import Block, Effect, Function, Op, Value
-from ..tile.control import For
+from ..tile.control import For, While
 from ..tile.matmul import Dot
-from ..tile.memory import Load, Store
+from ..tile.memory import Barrier, Load, Store
 from .ahead import may_precede
 from .arrays import Arrays
+from .ops import VectorLoad, VectorStore, WarpBarrier
 
 #: Registers of a thread for tiles that have come early.
 MOST_REGISTERS = 48
@@ -34,6 +39,28 @@ def begin_loads(function: Function, threads: int) -> None:
             for inner in op.blocks:
                 carried = sum(registers_of(value, threads) for value in op.inits) if isinstance(op, For) else 0
                 _begin(inner, carried, arrays, threads)
+
+
+def keep_loads_first(function: Function) -> None:
+    """Keep stores in loops behind the loads of tiles before them, in place, once all else is decided."""
+    for loop in [op for op in function.walk() if isinstance(op, For | While)]:
+        for block in loop.blocks:
+            block.ops[:] = list(_in_order(block))
+
+
+def _in_order(block: Block) -> Iterator[Op]:
+    loads: list[Op] = []
+    for op in block.ops:
+        if isinstance(op, VectorLoad) and op.result.type.rank:
+            loads.append(op)
+        elif isinstance(op, Barrier | WarpBarrier):
+            loads.clear()
+        elif loads and isinstance(op, VectorStore):
+            since = block.ops[block.ops.index(loads[0]) : block.ops.index(op)]
+            if _made_of(op, since).isdisjoint(loads):
+                yield WarpBarrier()
+                loads.clear()
+        yield op
 
 
 def registers_of(value: Value, threads: int) -> int:

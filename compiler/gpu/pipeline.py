@@ -19,7 +19,7 @@ from .fences import place_fences
 from .flight import let_fly
 from .homes import Costs, Homes
 from .legality import MOST_THREADS, require_legal
-from .loads import begin_loads
+from .loads import begin_loads, keep_loads_first
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
 from .relayout import Relayout
 from .residency import slots_for_another_block
@@ -97,9 +97,11 @@ def _may_begin_early(work: GpuWork) -> bool:
 
 
 def order(work: GpuWork) -> None:
-    """Barriers and fences where threads or copies would otherwise run into memory that others still read."""
+    """Barriers and fences where threads or copies would otherwise run into memory that others still read, and where
+    an assembler would take loads and stores in turns."""
     insert_barriers(work.placed, work.placed.allocation)
     place_fences(work.placed)
+    keep_loads_first(work.placed)
 
 
 def check(work: GpuWork) -> None:

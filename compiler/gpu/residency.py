@@ -7,10 +7,10 @@ mean (benchmarks/results/2026-11-24-h200, experts-before.json and experts-refill
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..ir.core import Function
+from ..ir.core import Block, Function
 from ..ir.types import Tile
 from ..launch_recipe import PROGRAMS, Guard
 from ..layout.fragments import WARPS_PER_GROUP
@@ -109,19 +109,39 @@ def slots_for_another_block(
 def shared_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:
     """Whether a processor can hold two blocks of what the schedule says and a warp that copies: one begins or ends
     while the other multiplies. Of a kernel with one product whose operands lie in shared memory it is known how few
-    registers it needs."""
+    registers it needs; of others with one product a loop it is said with room to spare."""
     dots = [op for op in function.walk() if isinstance(op, Dot)]
     loads = {load.result for stream in streams for load in stream.loads}
-    if len(dots) != 1 or not all(unpermuted(operand) in loads for operand in (dots[0].a, dots[0].b)):
+    plain = len(dots) == 1 and all(unpermuted(operand) in loads for operand in (dots[0].a, dots[0].b))
+    sums, chained = _most_sums(function)
+    if chained:
         return False
-    dot, warps = dots[0], schedule.num_warps
-    registers = dot.acc.type.size // (32 * warps) + LEAST_REGISTERS
+    warps = schedule.num_warps
+    registers = sums // (32 * warps) + (LEAST_REGISTERS if plain else OTHER_REGISTERS)
     shared = sum(stream.slots * group.bytes for stream in streams for group in stream.groups) + RESERVED_BYTES
     return (
-        dot.a.type.elem.bits > 8
+        all(dot.a.type.elem.bits > 8 for dot in dots)
         and 2 * registers * 32 * (warps + 1) <= REGISTER_FILE
         and 2 * shared <= target.shared_bytes + RESERVED_BYTES
     )
+
+
+def _most_sums(function: Function) -> tuple[int, bool]:
+    """Elements of the accumulators of the loop that has most of them, and whether one has several products; what is in
+    no loop counts as one."""
+    loops = [op.body for op in function.walk() if isinstance(op, For)]
+    products = [[dot.acc.type.size for dot in _products(block)] for block in (function.body, *loops)]
+    return max(map(sum, products)), max(map(len, products)) > 1
+
+
+def _products(block: Block) -> Iterator[Dot]:
+    """The products of ``block`` that are in no loop inside of it."""
+    for op in block.ops:
+        if isinstance(op, Dot):
+            yield op
+        elif not isinstance(op, For):
+            for inner in op.blocks:
+                yield from _products(inner)
 
 
 def tiles_that_pay(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> Guard | None:

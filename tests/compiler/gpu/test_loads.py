@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deuteron.compiler.gpu.ops import ConvertLayout, VectorLoad, VectorStore
+from deuteron.compiler.gpu.ops import ConvertLayout, VectorLoad, VectorStore, WarpBarrier
 from deuteron.compiler.gpu.reduction import plan_scan, scan_layout
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.target import Target
@@ -71,6 +71,38 @@ def test_short_rows_are_read_as_they_are_spread(to_gpu, m, conversions) -> None:
     pointers = dict.fromkeys(("x", "row", "out"), "*fp32:16") | {"n": "i32"}
     made = to_gpu(ROWS, pointers, {"M": m, "N": 8}, 1, num_stages=1)
     assert sum(isinstance(op, ConvertLayout) for op in made.walk()) == conversions
+
+
+HANDED_ON = """
+def handed_on(x, out, n, N: tl.constexpr, SAME: tl.constexpr, FENCE: tl.constexpr):
+    i = tl.arange(0, N)
+    before = tl.load(out + i)
+    for t in range(n):
+        now = tl.load(x + t * N + i)
+        if FENCE:
+            tl.debug_barrier()
+        tl.store(x + t * N + i, now + before if SAME else before)
+        before = 0.5 * before + now
+    tl.store(out + i, before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("same", "fence", "kept"),
+    [
+        (False, False, True),
+        (True, False, False),  # what is stored is made of what is read
+        (False, True, False),  # threads meet between them anyway
+    ],
+)
+def test_stores_in_loops_stay_behind_the_loads_before_them(to_gpu, same: bool, fence: bool, kept: bool) -> None:
+    """Else an assembler takes them in turns, and waits for memory once for a few of them."""
+    pointers = {"x": "*fp32:16", "out": "*fp32:16", "n": "i32"}
+    made = to_gpu(HANDED_ON, pointers, {"N": 4096, "SAME": same, "FENCE": fence}, 4)
+    loop = next(op for op in made.walk() if isinstance(op, For))
+    kinds = [type(op) for op in loop.body.ops if isinstance(op, VectorLoad | VectorStore | WarpBarrier)]
+    assert kinds == ([VectorLoad, WarpBarrier, VectorStore] if kept else [VectorLoad, VectorStore])
+    assert not any(isinstance(op, WarpBarrier) for op in made.body.ops)
 
 
 SMALL = """

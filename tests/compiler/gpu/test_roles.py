@@ -121,6 +121,51 @@ def test_two_blocks_of_a_tile_or_one_that_walks_over_tiles(
     assert roles.resident_blocks == (1 if persistent else 2)
 
 
+SCALED = """
+def scaled(a_ptr, b_ptr, w_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    i = tl.arange(0, BM)
+    rows, columns = tl.program_id(0) * BM + i[:, None], tl.arange(0, BN)[None, :]
+    w = tl.load(w_ptr + i)
+    sums = tl.zeros((BM, BN), tl.float32)
+    for k in range(0, K, BK):
+        a = tl.load(a_ptr + rows * K + k + tl.arange(0, BK)[None, :]) * w[:, None]
+        b = tl.load(b_ptr + (k + tl.arange(0, BK)[:, None]) * N + columns)
+        sums = tl.dot(a, b, sums)
+    tl.store(c_ptr + rows * N + columns, sums)
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "more", "blocks"),
+    [
+        ((64, 64), "", 2),
+        ((128, 64), "", 2),  # 32 accumulators a thread, and 80 registers for all else
+        ((128, 128), "", 1),
+        ((128, 64), "again = tl.zeros((BM, BN), tl.float32)", 2),  # of two loops one after the other the larger counts
+    ],
+)
+def test_products_of_computed_operands_share_a_processor(to_gpu, block, more: str, blocks: int) -> None:
+    head, loop = SCALED.split("    for k", 1)
+    loop, store = loop.split("    tl.store", 1)
+    text = f"{head}    for k{loop}    tl.store{store}"
+    if more:
+        text = f"{head}    {more}\n    for k{loop}    for k{loop.replace('sums', 'again')}    tl.store{store}".replace(
+            "columns, sums)", "columns, sums + again)"
+        )
+    types = {**SIZES, **dict.fromkeys(("a_ptr", "b_ptr", "w_ptr"), "*fp16:16")}
+    constants = {"BM": block[0], "BN": block[1], "BK": 64}
+    function = to_gpu(text, types, constants, 8, persistent=False, num_stages=2)
+    (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
+    assert roles.resident_blocks == blocks
+
+
+def test_short_products_of_computed_operands_do_not_walk(to_gpu) -> None:
+    types = {**SIZES, **dict.fromkeys(("a_ptr", "b_ptr", "w_ptr"), "*fp16:16")}
+    function = to_gpu(SCALED, types, {"BM": 64, "BN": 64, "BK": 32}, 8)
+    (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
+    assert (function.recipe.persistent, roles.resident_blocks, roles.producer_warps) == (False, 2, 1)
+
+
 @pytest.mark.parametrize(
     ("block", "persistent", "asked", "choice"),
     [
