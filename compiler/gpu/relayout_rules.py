@@ -27,6 +27,7 @@ from ..tile.matmul import Dot
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Gather
 from ..tile.reduction import Histogram, Reduce, Scan
+from ..tile.shape import Join
 from .asynchronous import Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
 from .coalesce import access_of, default_layout, merge, order_of_fetch, reaches_sectors, vector_of
 from .homes import Family
@@ -35,6 +36,7 @@ from .reduction import bits_of, scan_layout
 from .relayout import RULES, Relayout, Rule
 from .shared_operands import first_operand, operand_of_threads, shared_operand
 from .tensorcore import choose, choose_warp_group, multiply_add_layout, needs_wide_accumulator
+from .views import is_view
 
 OpT = TypeVar("OpT", bound=Op)
 
@@ -66,19 +68,26 @@ def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, va
         if family.accumulator is None and known:
             order = max(known, key=lambda a: a.vector).order
             if access.vector == 1 or access.order == order:
-                return _of_scan(state, op, family, layout) if isinstance(op, Store) else layout
+                return _in_whole_sectors(state, op, family, layout) if isinstance(op, Store) else layout
     return merge([access], op.pointer.type.shape, state.warps)
 
 
-def _of_scan(state: Relayout, store: Store, family: Family, layout: LinearLayout) -> LinearLayout:
-    """The layout for a store of what lies as ``layout``: another one for results of scans of which warps would store
-    parts of sectors, where they can fill them."""
-    if family.accesses or not any(isinstance(value.op, Scan) for value in family.derived):
+def _in_whole_sectors(state: Relayout, store: Store, family: Family, layout: LinearLayout) -> LinearLayout:
+    """The layout for a store of what lies as ``layout``: another one for results of scans, and for what is interleaved,
+    of which warps would store parts of sectors, where they can fill them."""
+    if family.accesses or not any(map(_is_strewn, family.derived)):
         return layout
     access, size = access_of(store, state.facts), store.value.type.elem.bytes
     coalesced = merge([access], store.pointer.type.shape, state.warps)
     fills, could = (reaches_sectors(each, access, size) for each in (layout, coalesced))
     return coalesced if could and not fills and not access.scattered else layout
+
+
+def _is_strewn(value: Value) -> bool:
+    """Whether a thread has many neighbouring elements of ``value``, since it is a scan or made of tiles joined."""
+    while is_view(value.op) and not isinstance(value.op, Join):
+        value = value.op.operands[0]
+    return isinstance(value.op, Scan | Join)
 
 
 @_rule(Load)

@@ -6,6 +6,7 @@ import pytest
 
 from deuteron.compiler.errors import IRError, OutOfResources
 from deuteron.compiler.gpu import ConvertLayout, Mma, VectorLoad, VectorStore
+from deuteron.compiler.gpu.coalesce import Access, reaches_sectors
 from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.ir import Function, parse_function, print_function
 from deuteron.compiler.layout import coalesced, contiguous_registers, mma_accumulator, slice_layout
@@ -214,6 +215,29 @@ def test_results_of_scans_are_stored_in_whole_sectors(to_gpu, dtype, columns, wa
     (load,) = _all(function, VectorLoad)
     assert (store.value.type.layout == load.result.type.layout) is moved
     assert store.vector == load.vector
+
+
+UNPACKED = """
+def unpacked(x_ptr, o_ptr, M: tl.constexpr, N: tl.constexpr, TIMES: tl.constexpr):
+    m, n = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    made = tl.load(x_ptr + m * N + n)
+    for _ in tl.static_range(TIMES):
+        made = tl.interleave(made, made >> 4)
+    wide: tl.constexpr = N << TIMES
+    tl.store(o_ptr + m * wide + tl.arange(0, wide)[None, :], (made & 15).to(tl.float16))
+"""
+
+
+@pytest.mark.parametrize(("times", "moved"), [(1, False), (3, True)])
+def test_what_is_interleaved_is_stored_in_whole_sectors(to_gpu, times: int, moved: bool) -> None:
+    """A thread that reads 16 bytes of packed numbers has 64 of unpacked ones, of which an instruction stores 16."""
+    signature = {"x_ptr": "*i32:16", "o_ptr": "*fp16:16"}
+    function = to_gpu(UNPACKED, signature, {"M": 32, "N": 32, "TIMES": times}, 4)
+    (store,) = _all(function, VectorStore)
+    assert store.vector == 8
+    assert reaches_sectors(store.value.type.layout, Access((1, 0), 8), 2)
+    shared = [op for op in _all(function, ConvertLayout) if op.result.type.elem.bits == 16]
+    assert bool(shared) == moved
 
 
 def test_reduced_rows_are_broadcast_back_without_conversion(to_gpu) -> None:
