@@ -236,3 +236,25 @@ def test_narrow_floats(launch, normal, close, dtype) -> None:
     done = launch(mixdt, (1,), x, y, np.zeros(32, np.float32), z, BLOCK=32)
     close(done[2], x.astype(np.float64) * 1.5 + y.astype(np.float64) + rounded, 2e-2)
     np.testing.assert_array_equal(done[3], (z.astype(np.float32) * 2).astype(dtype))
+
+
+@triton.jit
+def quantised(x_ptr, y_ptr, o_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    product = tl.load(x_ptr + i) * tl.load(y_ptr + i)
+    tl.store(o_ptr + i, libdevice.round(product))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_halves_of_products_are_those_of_the_rounded_product(launch, dtype) -> None:
+    """The product is a number of its type by then, also where it could fuse with what rounding to an integer computes,
+    and be another half or none."""
+    rng = np.random.default_rng(5)
+    halves = (rng.integers(-300, 300, 8192) + 0.5).astype(dtype)
+    y = rng.uniform(0.5, 2, halves.size).astype(dtype)
+    x = halves / y
+    wide = np.float64 if dtype == np.float32 else np.longdouble
+    uneven = (x * y == halves) & (x.astype(wide) * y.astype(wide) != halves)
+    x, y, halves = (side[uneven][:512] for side in (x, y, halves))
+    out = launch(quantised, (1,), x, y, np.zeros(512, dtype), N=512)[2]
+    np.testing.assert_array_equal(out, halves + np.copysign(0.5, halves))

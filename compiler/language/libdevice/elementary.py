@@ -56,7 +56,9 @@ def isfinited(x):
 def round(x):
     """Nearest integer, halves away from zero."""
     nearest = trunc(x)
-    return where(abs(x - nearest) >= 0.5, nearest + copysign(x * 0 + 1.0, x), nearest)
+    # As x - nearest is written a product that makes x would fuse with it, and the rest would be that of another number.
+    rest = fma(x, 1.0, -nearest)
+    return where(abs(rest) >= 0.5, nearest + copysign(x * 0 + 1.0, x), nearest)
 
 
 @library

@@ -287,6 +287,20 @@ def k(x_ptr, N: tl.constexpr):
     assert "fma.rn.f32" not in found[False] and "mul.rn.f32" in found[False]
 
 
+def test_a_product_that_is_rounded_to_integers_is_rounded_before(from_text) -> None:
+    """Fused with what rounding computes it would be another number, and at halves another integer."""
+    text = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs) * tl.load(y_ptr + offs)
+    tl.store(x_ptr + offs, tl.extra.libdevice.round(x))
+"""
+    sample = from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}, {"N": 128})
+    made = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    rounded = re.search(r"cvt\.rzi\.f32\.f32 \t(%\w+), (%\w+);", made)
+    assert f", {rounded[2]}, {rounded[1]};" in made[made.index("sub.rn.f32") :]
+
+
 def test_rejected_code_shows_the_assemblers_log() -> None:
     with pytest.raises(AssemblerError, match="ptxas cannot assemble.*\n.*error"):
         assemble(".version 8.0\n.target sm_90a\nnonsense\n", Target.parse("cuda:90a"), Schedule())
