@@ -18,7 +18,9 @@ from fastapi.testclient import TestClient
 from deuteron.compiler import KernelSource
 from deuteron.server import Settings, create_app
 from deuteron.server.listen import bind, server_config
+from deuteron.server.problems import HttpProblem
 from deuteron.server.store import ServiceStore
+from deuteron.server.strict_json import read_json
 
 JSON = {"Content-Type": "application/json"}
 
@@ -50,6 +52,15 @@ def test_json_that_cannot_be_kept(client: TestClient, body: str | bytes, reason:
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
     assert reason in answer.json()["detail"]
+
+
+def test_a_name_that_comes_twice_is_found_at_once() -> None:
+    """Among many names, the last of which is the second: the reader holds the event loop."""
+    names = [f'"{number:x}": 1' for number in range(100_000)]
+    started = time.monotonic()
+    with pytest.raises(HttpProblem, match="the name '1869f' twice"):
+        read_json(("{" + ", ".join([*names, names[-1]]) + "}").encode())
+    assert time.monotonic() - started < 5, "counting anew for each name takes minutes"
 
 
 def test_json_at_the_limits_is_read(client: TestClient) -> None:
