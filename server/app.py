@@ -19,6 +19,7 @@ from . import openapi, problems
 from .api import bundles, configs, devices, events, health, jobs, kernels, searches, tokens, worker, workers, workloads
 from .bundles import Bundles, signing_key
 from .context import ServiceContext
+from .cookies import OwnCookie
 from .dispatch import Dispatcher, NoDispatcher
 from .dispatch.ingest import Ingest
 from .feeds import Feeds
@@ -96,6 +97,7 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(LoopbackOnly, settings=settings)
     app.add_middleware(OneRange)
+    app.add_middleware(OwnCookie)
     app.add_middleware(WellFormed)
     app.add_middleware(Timing, metrics=context.metrics)
     app.add_middleware(HeadAsGet)

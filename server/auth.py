@@ -12,10 +12,9 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from .context import ContextDep, ServiceContext
+from .cookies import COOKIE
 from .hosts import is_own_origin
 from .problems import HttpProblem
-
-COOKIE = "deuteron_token"
 
 _IMPLIED = {"admin": {"read", "submit", "worker", "admin"}, "submit": {"read"}, "worker": {"read"}}
 _BEARER = HTTPBearer(

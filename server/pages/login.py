@@ -9,8 +9,9 @@ from fastapi.responses import RedirectResponse
 
 from deuteron.compiler.errors import DeuteronError
 
-from ..auth import COOKIE, identify
+from ..auth import identify
 from ..context import ContextDep
+from ..cookies import COOKIE
 from ..problems import HttpProblem
 from .html import Child, tag
 from .layout import page

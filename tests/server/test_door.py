@@ -101,6 +101,19 @@ def test_a_cookie_with_a_broken_origin_is_no_sign_in(
     assert answer.status_code == 401
 
 
+def test_cookies_of_others_are_not_read(settings: Settings, open_client: Callable[..., TestClient]) -> None:
+    """Python's reader of cookies takes 20 s for these backslashes; the own cookie counts beside them."""
+    client = open_client(replace(settings, auth="tokens"))
+    with client.app.state.context.store.write() as tx:  # type: ignore[attr-defined]
+        _, secret = tx.tokens.create("test", ["read"])
+    trap, own = 'a="' + "\\" * 60_000 + '"', f"deuteron_token={secret}"
+    started = time.monotonic()
+    for cookie, status in ((trap, 401), (f"{trap};{own}", 200), (f"{own}; {trap}", 200), (f"x{own}; y={own}", 401)):
+        assert client.get("/v1/devices", headers={"Cookie": cookie}).status_code == status
+    assert client.get("/v1/devices", headers=[("Cookie", own), ("Cookie", trap)]).status_code == 200
+    assert time.monotonic() - started < 5
+
+
 def test_addresses_with_nul(client: TestClient) -> None:
     assert client.get("/v1/jobs/%00").status_code == 400
     assert client.get("/v1/configs?kernel=%00").status_code == 400
