@@ -16,6 +16,8 @@ from .cookies import COOKIE
 from .hosts import is_own_origin
 from .problems import HttpProblem
 
+# Where a request keeps its caller: the token of one is looked up once.
+_CALLER = "deuteron.caller"
 _IMPLIED = {"admin": {"read", "submit", "worker", "admin"}, "submit": {"read"}, "worker": {"read"}}
 _BEARER = HTTPBearer(
     auto_error=False,
@@ -75,6 +77,9 @@ def _cookie(request: Request) -> str | None:
     return request.cookies.get(COOKIE)
 
 
+_guards: dict[Callable[..., object], str] = {}
+
+
 def needs(scope: str) -> Callable[..., Awaitable[Principal]]:
     """A dependency that admits callers with ``scope``."""
 
@@ -85,7 +90,13 @@ def needs(scope: str) -> Callable[..., Awaitable[Principal]]:
     ) -> Principal:
         return await _admit(request, context, credentials, scope)
 
+    _guards[admitted] = scope
     return admitted
+
+
+def scope_of(dependency: Callable[..., object] | None) -> str | None:
+    """The scope of a dependency that :func:`needs` made; None of any other."""
+    return _guards.get(dependency) if dependency is not None else None
 
 
 async def admit(request: Request, context: ServiceContext, scope: str) -> Principal:
@@ -101,10 +112,13 @@ async def admit(request: Request, context: ServiceContext, scope: str) -> Princi
 async def _admit(
     request: Request, context: ServiceContext, credentials: HTTPAuthorizationCredentials | None, scope: str
 ) -> Principal:
-    principal = SINGLE_USER
-    if context.settings.requires_tokens:
-        secret = credentials.credentials if credentials else None
-        principal = await to_thread.run_sync(identify, request, context, secret)
+    principal: Principal | None = request.scope.get(_CALLER)
+    if principal is None:
+        principal = SINGLE_USER
+        if context.settings.requires_tokens:
+            secret = credentials.credentials if credentials else None
+            principal = await to_thread.run_sync(identify, request, context, secret)
+        request.scope[_CALLER] = principal
     if not principal.may(scope):
         raise HttpProblem(
             403,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,11 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .problems import HttpProblem, problem_response
 from .settings import Settings
 
-UPLOAD_PATHS = "/v1/worker/"
+_PROFILE = re.compile(r"/v1/worker/jobs/[^/]+/profile")
 _UNLIMITED_PATHS = ("/healthz", "/readyz", "/static/")
 _LOGIN_PATH = "/login"
 _MAX_CALLERS = 10_000
 _BURST_SECONDS = 5.0
+#: Bytes a second that an upload must have on the average: else one that trickles in never ends.
+LEAST_UPLOAD_RATE = 64 << 10
 
 #: Wrong tokens that an address may show in a burst, and how many more each minute.
 FAILURE_BURST = 20
@@ -27,7 +30,7 @@ FAILURES_PER_MINUTE = 20
 
 class BodyLimit:
     """Refuses bodies that are too large (by Content-Length at once, chunked ones when they cross the limit) or that
-    stop arriving. Uploads of workers may take as long as they keep coming."""
+    stop arriving. Profiles may be larger than others, and take longer as long as they keep coming."""
 
     def __init__(self, app: ASGIApp, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.app = app
@@ -38,11 +41,11 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        is_upload = str(scope["path"]).startswith(UPLOAD_PATHS)
+        is_upload = scope["method"] == "PUT" and _PROFILE.fullmatch(scope["path"]) is not None
         limit = self.settings.max_upload_bytes if is_upload else self.settings.max_body_bytes
         declared = Headers(scope=scope).get("content-length", "")
         if declared.isdigit() and int(declared) > limit:
-            too_large = _too_large(limit)
+            too_large = _too_large(limit, is_upload)
             response = problem_response(
                 413,
                 too_large.slug,
@@ -62,25 +65,27 @@ class BodyLimit:
             if complete:  # what comes now is the client's leaving, which may take as long as the answer
                 return await receive()
             try:
-                async with asyncio.timeout(patience if is_upload else max(0.0, deadline - self.clock())):
+                left = deadline + (received / LEAST_UPLOAD_RATE if is_upload else 0.0) - self.clock()
+                async with asyncio.timeout(min(patience, max(0.0, left))):
                     message = await receive()
             except TimeoutError:
                 raise _too_slow(patience) from None
             received += len(message.get("body", b""))
             complete = not message.get("more_body", False)
             if received > limit:
-                raise _too_large(limit)
+                raise _too_large(limit, is_upload)
             return message
 
         await self.app(scope, limited_receive, send)
 
 
-def _too_large(limit: int) -> HttpProblem:
+def _too_large(limit: int, is_upload: bool) -> HttpProblem:
+    variable = "DEUTERON_MAX_UPLOAD_BYTES" if is_upload else "DEUTERON_MAX_BODY_BYTES"
     return HttpProblem(
         413,
         "body-too-large",
         f"the body is larger than {limit} bytes",
-        hint="DEUTERON_MAX_BODY_BYTES on the server raises the limit",
+        hint=f"{variable} on the server raises the limit",
         headers={"Connection": "close"},
     )
 

@@ -1,4 +1,5 @@
-"""What every route under /v1 has in common: JSON is read strictly, and a parameter that nobody knows is refused."""
+"""What every route under /v1 has in common: callers are admitted before anything else that they send is looked at, JSON
+is read strictly, and a parameter that nobody knows is refused."""
 
 from __future__ import annotations
 
@@ -6,12 +7,18 @@ import difflib
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
+from ..auth import admit, scope_of
+from ..context import context_of
 from ..problems import HttpProblem
 from ..strict_json import read_json
+
+# Larger bodies are read in a thread: in the event loop every other request would wait for that.
+_READ_AT_ONCE = 64 << 10
 
 
 class StrictRequest(Request):
@@ -19,19 +26,23 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         """The body as JSON; raises as :func:`~..strict_json.read_json`."""
-        return read_json(await self.body())
+        body = await self.body()
+        return read_json(body) if len(body) <= _READ_AT_ONCE else await to_thread.run_sync(read_json, body)
 
 
 class StrictRoute(APIRoute):
-    """A route that refuses query parameters it does not declare: `?stat=queued` would list everything otherwise, and
-    look like an answer."""
+    """A route that looks at the token before the body, which FastAPI reads first, and refuses query parameters it does
+    not declare: `?stat=queued` would list everything otherwise, and look like an answer."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler of FastAPI behind both checks."""
+        """The handler of FastAPI behind all checks."""
         handle = super().get_route_handler()
+        scopes = [scope for inner in self.dependant.dependencies if (scope := scope_of(inner.call)) is not None]
         known = sorted(set(_parameters(self.dependant)))
 
         async def checked(request: Request) -> Response:
+            for scope in scopes:
+                await admit(request, await context_of(request), scope)
             _refuse_unknown(request, known)
             return await handle(StrictRequest(request.scope, request.receive))
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +20,8 @@ from sqlalchemy.exc import OperationalError
 from deuteron import migrations
 from deuteron.server import ServiceStore, Settings, SettingsError
 from deuteron.server.listen import bind, require_tokens_exist
+from deuteron.server.store.tokens import Tokens
+from deuteron.server.strict_json import read_json
 
 OpenClient = Callable[..., TestClient]
 JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}]}
@@ -78,6 +82,39 @@ def test_scopes(guarded: TestClient, scope: str, allowed: set[str]) -> None:
     }
     assert {name for name, status in statuses.items() if status < 300} == allowed
     assert {status for name, status in statuses.items() if name not in allowed} <= {403}
+
+
+def test_a_token_is_looked_at_before_the_body(guarded: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers cannot make the service read megabytes; a token is looked up once for each request."""
+    looked_up: list[str] = []
+    check = Tokens.check
+    monkeypatch.setattr(Tokens, "check", lambda tokens, secret: (looked_up.append(secret), check(tokens, secret))[1])
+    reader, submitter = make_token(guarded, "read"), make_token(guarded, "submit")
+    broken = {"content": "{", "headers": {"Content-Type": "application/json"}}
+    for path in ("/v1/jobs", "/v1/worker/devices", "/v1/configs/lookup"):
+        assert guarded.post(path, **broken).status_code == 401, path
+    broken["headers"].update(bearer(reader))
+    for path in ("/v1/jobs", "/v1/worker/devices", "/v1/tokens"):
+        assert guarded.post(path, **broken).status_code == 403, path
+    assert guarded.post("/v1/configs/lookup", **broken).status_code == 400
+    assert guarded.post("/v1/jobs", json=JOB, headers=bearer(submitter)).status_code == 202
+    assert looked_up == [reader] * 4 + [submitter]
+
+
+def test_large_json_is_read_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[int] = []
+
+    def noting(body: bytes) -> object:
+        readers.append(threading.get_ident())
+        return read_json(body)
+
+    loop = client.portal.call(threading.get_ident)
+    monkeypatch.setattr("deuteron.server.api.routes.read_json", noting)
+    for padding in (0, 100_000):
+        body = json.dumps(JOB) + " " * padding
+        answer = client.post("/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 202
+    assert [reader == loop for reader in readers] == [True, False]
 
 
 def test_expired_unknown_and_revoked(guarded: TestClient) -> None:

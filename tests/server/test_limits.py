@@ -11,8 +11,10 @@ import pytest
 
 from deuteron.server import Settings
 from deuteron.server.hosts import LoopbackOnly
-from deuteron.server.limits import FAILURE_BURST, FAILURES_PER_MINUTE, BodyLimit, RateLimit
+from deuteron.server.limits import FAILURE_BURST, FAILURES_PER_MINUTE, LEAST_UPLOAD_RATE, BodyLimit, RateLimit
 from deuteron.server.problems import HttpProblem
+
+PROFILE = "/v1/worker/jobs/j/profile"
 
 
 class Clock:
@@ -31,13 +33,15 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def ask(app: Any, chunks: list[bytes] | None = None, path: str = "/v1/jobs", **headers: str) -> int:
+def ask(
+    app: Any, chunks: list[bytes] | None = None, path: str = "/v1/jobs", method: str = "POST", **headers: str
+) -> int:
     """The status of one request."""
     sent: list[Any] = []
     parts = list(chunks or [b""])
     scope = {
         "type": "http",
-        "method": "POST",
+        "method": method,
         "path": path,
         "headers": [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()],
         "client": ("10.0.0.1", 5),
@@ -134,11 +138,43 @@ def test_bodies_are_counted_over_all_their_chunks(settings: Settings) -> None:
     with pytest.raises(HttpProblem) as refused:
         ask(app, [b"x" * 10] * 201)
     assert refused.value.slug == "body-too-large"
-    assert ask(app, [b"x" * 1000] * 4, path="/v1/worker/profile") == 200
-    with pytest.raises(HttpProblem):
-        ask(app, [b"x" * 1000] * 5, path="/v1/worker/profile")
+    assert ask(app, [b"x" * 1000] * 4, path=PROFILE, method="PUT") == 200
+    with pytest.raises(HttpProblem) as refused:
+        ask(app, [b"x" * 1000] * 5, path=PROFILE, method="PUT")
+    assert "DEUTERON_MAX_UPLOAD_BYTES" in str(refused.value.hint)
     assert ask(app, content_length="2000") == 200
     assert ask(app, content_length="2001") == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/v1/worker/devices"), ("POST", "/v1/worker/jobs/j/events"), ("POST", PROFILE), ("PUT", PROFILE + "/x")],
+)
+def test_only_profiles_may_be_larger(settings: Settings, method: str, path: str) -> None:
+    app = BodyLimit(_app, replace(settings, max_body_bytes=2000, max_upload_bytes=4000))
+    assert ask(app, path=path, method=method, content_length="2001") == 413
+    assert ask(app, path=PROFILE, method="PUT", content_length="2001") == 200
+
+
+def test_an_upload_may_take_longer_but_not_for_ever(settings: Settings) -> None:
+    """Parts that come within the patience are not enough: at a byte each 256 MiB would take centuries."""
+    clock = Clock()
+
+    def ticking(seconds: float) -> Any:
+        async def slow(scope: Any, receive: Any, send: Any) -> None:
+            async def late() -> Any:
+                clock.now += seconds
+                await asyncio.sleep(0.01)  # a time that is up counts only for what has to wait
+                return await receive()
+
+            await BodyLimit(_app, replace(settings, body_seconds=30), clock)(scope, late, send)
+
+        return slow
+
+    assert ask(ticking(20), [b"x" * 20 * LEAST_UPLOAD_RATE] * 10, path=PROFILE, method="PUT") == 200
+    with pytest.raises(HttpProblem) as refused:
+        ask(ticking(20), [b"x"] * 10, path=PROFILE, method="PUT")
+    assert refused.value.slug == "body-too-slow"
 
 
 @pytest.mark.parametrize(
