@@ -25,6 +25,9 @@ logger = logging.getLogger("deuteron.server")
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "urn:deuteron:problem:"
+#: Errors that one answer lists: a body of 4 MiB can have several hundred thousand.
+MOST_ERRORS = 20
+_MOST_NAME = 80  # of a field that nobody knows, in characters
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 _STATUS: dict[str, int] = {
@@ -142,10 +145,11 @@ def _with_head(methods: Iterable[str]) -> list[str]:
 async def _on_validation(_request: Request, error: Exception) -> JSONResponse:
     error = cast(RequestValidationError, error)
     faults: Sequence[Mapping[str, object]] = error.errors()
-    errors = [{"where": _pointer(fault["loc"]), "message": fault["msg"]} for fault in faults]
+    shown, more = faults[:MOST_ERRORS], max(0, len(faults) - MOST_ERRORS)
+    errors = [{"where": _pointer(fault["loc"]), "message": fault["msg"]} for fault in shown]
     first = errors[0] if errors else {"where": "the request", "message": "it is not valid"}
-    if any(fault["type"] == "json_invalid" for fault in faults):
-        position = next((fault["loc"] for fault in faults if fault["type"] == "json_invalid"), ("body", 0))
+    if any(fault["type"] == "json_invalid" for fault in shown):
+        position = next((fault["loc"] for fault in shown if fault["type"] == "json_invalid"), ("body", 0))
         offset = position[-1] if isinstance(position, tuple | list) else 0
         return problem_response(
             400,
@@ -157,7 +161,7 @@ async def _on_validation(_request: Request, error: Exception) -> JSONResponse:
         422,
         "invalid-request",
         f"{first['where']}: {first['message']}",
-        members={"errors": errors},
+        members={"errors": errors, **({"more_errors": more} if more else {})},
     )
 
 
@@ -175,7 +179,7 @@ def _json_reason(faults: Sequence[Mapping[str, object]]) -> str:
 
 def _pointer(location: object) -> str:
     parts = location if isinstance(location, tuple | list) else (location,)
-    return ".".join(str(part) for part in parts)
+    return ".".join(str(part)[:_MOST_NAME] for part in parts)
 
 
 async def _on_deuteron(request: Request, error: Exception) -> Response:

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from deuteron.compiler import KernelSource
 from deuteron.server import Settings, create_app
 from deuteron.server.listen import bind, server_config
-from deuteron.server.problems import HttpProblem
+from deuteron.server.problems import MOST_ERRORS, HttpProblem
 from deuteron.server.store import ServiceStore
 from deuteron.server.strict_json import read_json
 
@@ -150,6 +150,20 @@ def test_nobody_waits_for_the_hash_of_a_kernel(client: TestClient, monkeypatch: 
     text = "import triton\n@triton.jit\ndef k(p):\n    pass\n"
     assert client.post("/v1/kernels", json={"name": "k", "text": text}).status_code == 201
     assert inside, "it wrote after the last hash"
+
+
+def test_an_answer_lists_some_errors_and_says_how_many_more_there_are(client: TestClient) -> None:
+    fields = {f"{number:x}": 1 for number in range(900)}
+    answer = client.post("/v1/configs/lookup", json={"lookups": [fields | {"x" * 10_000: 1}]})
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert (len(problem["errors"]), len(answer.content) < 5000) == (MOST_ERRORS, True)
+    assert problem["more_errors"] >= 900 + 1 - MOST_ERRORS
+    many = client.post("/v1/configs/lookup", json={"lookups": [fields, fields]})
+    assert many.json()["detail"] == "body: 1806 values are wrong, or names unknown", "they are only counted"
+    long = client.post("/v1/configs/lookup", json={"lookups": [], "x" * 10_000: 1})
+    assert len(long.content) < 2000
+    assert "more_errors" not in long.json()
 
 
 def test_parameters_that_nobody_knows(client: TestClient) -> None:

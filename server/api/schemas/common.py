@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 
@@ -26,7 +34,23 @@ Document = dict[str, Any]
 Text = Annotated[str, Field(max_length=200)]
 
 
+# Each is described in the event loop, which takes seconds for the 400,000 that a body can have.
+_MOST_FAULTS = 1000
+
+
 class Body(BaseModel):
     """A request body: an unknown field is a spelling mistake, so it is refused."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _count_faults(cls, value: object, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            if error.error_count() <= _MOST_FAULTS:
+                raise
+            raise PydanticCustomError(
+                "too_many_faults", "{count} values are wrong, or names unknown", {"count": error.error_count()}
+            ) from None
