@@ -15,7 +15,11 @@ from .context import ContextDep, ServiceContext
 from .cookies import COOKIE
 from .hosts import is_own_origin
 from .problems import HttpProblem
+from .store import InvalidToken
+from .store.tokens import digest
 
+#: Where a request's scope tells limits of its token: statuses do not, as pages answer a wrong one by the way to /login.
+CHECKED = "deuteron.checked-token"
 # Where a request keeps its caller: the token of one is looked up once.
 _CALLER = "deuteron.caller"
 _IMPLIED = {"admin": {"read", "submit", "worker", "admin"}, "submit": {"read"}, "worker": {"read"}}
@@ -42,6 +46,14 @@ SINGLE_USER = Principal("single-user", "single user", frozenset({"admin"}))
 _INTERNAL = Principal("embedded-worker", "embedded worker", frozenset({"worker"}))
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedToken:
+    """What a request's scope says under :data:`CHECKED`, once a token was looked up for it."""
+
+    digest: str
+    is_good: bool
+
+
 def identify(request: Request, context: ServiceContext, secret: str | None) -> Principal:
     """The caller of a request.
 
@@ -60,6 +72,16 @@ def identify(request: Request, context: ServiceContext, secret: str | None) -> P
             hint="send Authorization: Bearer <token>; `deuteron token create` makes one on the server",
             headers={"WWW-Authenticate": "Bearer"},
         )
+    try:
+        principal = _find(context, secret)
+    except InvalidToken:
+        request.scope[CHECKED] = CheckedToken(digest(secret), is_good=False)
+        raise
+    request.scope[CHECKED] = CheckedToken(digest(secret), is_good=True)
+    return principal
+
+
+def _find(context: ServiceContext, secret: str) -> Principal:
     if hmac.compare_digest(secret.encode(), context.internal_token.encode()):
         return _INTERNAL
     with context.store.read() as tx:

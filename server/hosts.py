@@ -25,6 +25,15 @@ def split_address(text: str) -> SplitResult | None:
     return parts
 
 
+def is_over_tls(scope: Scope, settings: Settings) -> bool:
+    """Whether a request came by https, as far as is known here: to this server, by the word of a proxy that is
+    believed, or for the host of a public address that is https."""
+    public, host = split_address(settings.public_url), Headers(scope=scope).get("host")
+    if public is not None and public.scheme == "https" and public.netloc == host:
+        return True
+    return bool(scope.get("scheme") == "https")
+
+
 def is_own_origin(origin: str, host: str) -> bool:
     """Whether a page at ``origin`` is one that this service served under the Host ``host``."""
     parts = split_address(origin)

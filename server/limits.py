@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 import time
 from collections import OrderedDict
@@ -12,18 +11,19 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .auth import CHECKED, CheckedToken
 from .problems import HttpProblem, problem_response
 from .settings import Settings
+from .store.tokens import digest
 
 _PROFILE = re.compile(r"/v1/worker/jobs/[^/]+/profile")
 _UNLIMITED_PATHS = ("/healthz", "/readyz", "/static/")
-_LOGIN_PATH = "/login"
 _MAX_CALLERS = 10_000
 _BURST_SECONDS = 5.0
 #: Bytes a second that an upload must have on the average: else one that trickles in never ends.
 LEAST_UPLOAD_RATE = 64 << 10
 
-#: Wrong tokens that an address may show in a burst, and how many more each minute.
+#: Wrong tokens of which an address is told in a burst, and of how many more each minute.
 FAILURE_BURST = 20
 FAILURES_PER_MINUTE = 20
 
@@ -109,10 +109,6 @@ class _Buckets:
         self._clock = clock
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def wait(self, name: str) -> float:
-        """Seconds until there is something to take, 0 if there is."""
-        return max(0.0, (1.0 - self._level(name)) / self.rate)
-
     def take(self, name: str) -> float:
         """Take one; seconds to wait when there is none."""
         level = self._level(name)
@@ -130,10 +126,11 @@ class _Buckets:
 
 
 class RateLimit:
-    """An allowance per token that was accepted before, and one per address for everybody else; besides, addresses may
-    show only some wrong tokens a minute.
+    """An allowance per token that was accepted before, and one per address for everybody else; besides, addresses are
+    told of only some wrong tokens a minute, as headers, cookies or at /login.
 
-    A token counts only once it was accepted: else every made-up spelling of one would have an allowance of its own.
+    A token counts only once it was accepted: else every made-up one would have an allowance of its own. Every token is
+    looked up, or whoever shares an address with somebody who guesses would be locked out.
     The buckets live in this process: with several server processes each allows the full rate.
     """
 
@@ -151,35 +148,36 @@ class RateLimit:
             return
         address, token = _address(scope), _token_digest(scope) if self.uses_tokens else None
         known = token is not None and token in self._accepted
-        guess = token is not None and not known or self.uses_tokens and scope["path"] == _LOGIN_PATH
         wait = self._requests.take(token if known and token else address)
-        if guess and wait == 0:
-            wait = self._failures.wait(address)
-            if wait > 0:
-                await self._refuse(wait, "too many wrong tokens from this address", scope, receive, send)
-                return
         if wait > 0:
             await self._refuse(wait, f"more than {self.rate * 60:.0f} requests a minute", scope, receive, send)
             return
+        refused = False
 
         async def noting_send(message: Message) -> None:
+            nonlocal refused
             if message["type"] == "http.response.start":
-                self._note(address, token, guess, message["status"])
-            await send(message)
+                wait = self._note(address, scope.get(CHECKED))
+                refused = wait > 0
+                if refused:
+                    await self._refuse(wait, "too many wrong tokens from this address", scope, receive, send)
+            if not refused:
+                await send(message)
 
         await self.app(scope, receive, noting_send)
 
-    def _note(self, address: str, token: str | None, guess: bool, status: int) -> None:
-        """Learn from the answer whether the token was a good one."""
-        if status == 401:
-            if guess:
-                self._failures.take(address)
-            if token is not None:
-                self._accepted.pop(token, None)
-        elif token is not None and status < 400:
-            self._accepted[token] = None
-            if len(self._accepted) > _MAX_CALLERS:
-                self._accepted.popitem(last=False)
+    def _note(self, address: str, checked: CheckedToken | None) -> float:
+        """Learn whether the request's token was a good one; seconds to wait after too many wrong ones."""
+        if checked is None:
+            return 0.0
+        if not checked.is_good:
+            known = checked.digest in self._accepted
+            self._accepted.pop(checked.digest, None)
+            return 0.0 if known else self._failures.take(address)
+        self._accepted[checked.digest] = None
+        if len(self._accepted) > _MAX_CALLERS:
+            self._accepted.popitem(last=False)
+        return 0.0
 
     async def _refuse(self, wait: float, detail: str, scope: Scope, receive: Receive, send: Send) -> None:
         seconds = max(1, round(wait + 0.5))
@@ -199,8 +197,9 @@ def _address(scope: Scope) -> str:
 
 
 def _token_digest(scope: Scope) -> str | None:
-    """Identifies the bearer token however its header is spelled; None without one."""
-    scheme, _, secret = (Headers(scope=scope).get("authorization") or "").strip().partition(" ")
+    """Identifies the bearer token, however its header is spelled, or else that of the cookie; None without one."""
+    headers = Headers(scope=scope)
+    scheme, _, secret = headers.get("authorization", "").strip().partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
-        return None
-    return hashlib.sha256(secret.strip().encode()).hexdigest()
+        secret = headers.get("cookie", "").partition("=")[2]  # one at most: see OwnCookie
+    return digest(secret.strip()) if secret.strip() else None

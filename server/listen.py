@@ -64,6 +64,9 @@ def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
         ws="none",  # there is no WebSocket here: a request for one is answered as any other
         log_level="warning",
         access_log=False,
+        # Whoever may say where a request comes from evades limits: uvicorn would believe every program on this host.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=settings.proxies,
         # Streams of running jobs never end by themselves.
         timeout_graceful_shutdown=3,
     )

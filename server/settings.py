@@ -64,6 +64,13 @@ class Settings:
         default="",
         metadata=_setting("DEUTERON_PUBLIC_URL", "address under which workers and clients reach the service"),
     )
+    proxies: str = field(
+        default="",
+        metadata=_setting(
+            "DEUTERON_PROXIES",
+            "addresses or networks of proxies, with commas, whose X-Forwarded-For and -Proto are believed",
+        ),
+    )
     auth: AuthMode = field(
         default="auto",
         metadata=_setting("DEUTERON_AUTH", "auto (off on loopback, tokens elsewhere), off, or tokens"),
@@ -223,6 +230,8 @@ class Settings:
                 f"DEUTERON_PUBLIC_URL: {self.public_url!r} is not the address of a service",
                 hint="http://tuner.example:8642",
             )
+        for proxy in filter(None, map(str.strip, self.proxies.split(","))):
+            _check_proxy(proxy)
         if not _ENTRY_POINT.match(self.runner):
             raise SettingsError(
                 f"DEUTERON_RUNNER: {self.runner!r} is not module:function",
@@ -254,6 +263,15 @@ class Settings:
                     f"{item.metadata['variable']}: {value} is out of range",
                     hint=f"a number between {low:g} and {high:g}",
                 )
+
+
+def _check_proxy(text: str) -> None:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        raise SettingsError(
+            f"DEUTERON_PROXIES: {text!r} is not an address or a network", hint="for example 127.0.0.1,10.1.0.0/16"
+        ) from None
 
 
 def _text(_variable: str, text: str) -> str:

@@ -12,6 +12,7 @@ from deuteron.compiler.errors import DeuteronError
 from ..auth import identify
 from ..context import ContextDep
 from ..cookies import COOKIE
+from ..hosts import is_over_tls
 from ..problems import HttpProblem
 from .html import Child, tag
 from .layout import page
@@ -42,7 +43,7 @@ async def login(request: Request, context: ContextDep) -> Response:
         max_age=_WEEK_S,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=is_over_tls(request.scope, context.settings),
     )
     return response
 

@@ -18,8 +18,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 
 from deuteron import migrations
-from deuteron.server import ServiceStore, Settings, SettingsError
-from deuteron.server.listen import bind, require_tokens_exist
+from deuteron.server import ServiceStore, Settings, SettingsError, create_app
+from deuteron.server.limits import FAILURE_BURST
+from deuteron.server.listen import bind, require_tokens_exist, server_config
 from deuteron.server.store.tokens import Tokens
 from deuteron.server.strict_json import read_json
 
@@ -253,6 +254,76 @@ def test_rate_limit_per_caller(settings: Settings, open_client: OpenClient) -> N
     # No token is checked here, so none makes its bearer somebody else.
     assert client.get("/v1/jobs", headers=bearer("someone else")).status_code == 429
     assert client.get("/healthz").status_code == 200
+
+
+@pytest.fixture
+def slow_guesses(settings: Settings, open_client: OpenClient) -> TestClient:
+    return open_client(replace(settings, auth="tokens", rate_per_minute=60_000), raise_errors=False)
+
+
+def guess_as(client: TestClient, way: str, token: str) -> int:
+    """The status of a request that shows a token in one of the ways in which there are."""
+    if way == "login":
+        return client.post("/login", content=f"token={token}", follow_redirects=False).status_code
+    headers = bearer(token) if way == "bearer" else {"Cookie": f"deuteron_token={token}"}
+    accept = {"Accept": "text/html"} if way == "page" else {}
+    path = "/" if way == "page" else "/v1/devices"
+    return client.get(path, headers={**headers, **accept}, follow_redirects=False).status_code
+
+
+@pytest.mark.parametrize("way", ["bearer", "cookie", "page", "login"])
+def test_wrong_tokens_are_limited_and_lock_nobody_out(slow_guesses: TestClient, way: str) -> None:
+    guesses = [guess_as(slow_guesses, way, f"dtn_guess{n}") for n in range(FAILURE_BURST + 5)]
+    assert set(guesses[:FAILURE_BURST]) == {303 if way == "page" else 401}
+    assert guesses[FAILURE_BURST:] == [429] * 5
+    neighbour = make_token(slow_guesses, "read")
+    for other in ("bearer", "cookie", "page", "login"):
+        assert guess_as(slow_guesses, other, neighbour) in (200, 303)
+    assert guess_as(slow_guesses, way, "dtn_guess") == 429
+
+
+@pytest.mark.parametrize(("proxies", "statuses"), [("", {401, 429}), ("10.0.0.0/8,127.0.0.1", {401})])
+def test_only_proxies_that_are_named_say_where_requests_come_from(
+    settings: Settings, proxies: str, statuses: set[int]
+) -> None:
+    """uvicorn by itself believes every program on this host."""
+    settings = replace(settings, auth="tokens", rate_per_minute=60_000, proxies=proxies)
+    migrations.upgrade(settings.database_url)
+    config = server_config(create_app(settings), settings)
+    config.load()
+    with TestClient(config.loaded_app, base_url="http://localhost", client=("127.0.0.1", 5)) as client:
+        answers = [
+            client.get("/v1/devices", headers={**bearer(f"guess{n}"), "X-Forwarded-For": f"192.0.2.{n}"}).status_code
+            for n in range(FAILURE_BURST + 5)
+        ]
+    assert set(answers) == statuses
+
+
+@pytest.mark.parametrize(
+    ("host", "proxies", "is_secure"),
+    [("localhost", "", False), ("localhost", "127.0.0.1", True), ("tuner.example", "", True)],
+)
+def test_the_cookie_is_for_https_where_browsers_come_by_it(
+    settings: Settings, host: str, proxies: str, is_secure: bool
+) -> None:
+    settings = replace(settings, auth="tokens", proxies=proxies, public_url="https://tuner.example")
+    migrations.upgrade(settings.database_url)
+    config = server_config(create_app(settings), settings)
+    config.load()
+    with TestClient(config.loaded_app, base_url=f"http://{host}", client=("127.0.0.1", 5)) as client:
+        with ServiceStore.open(settings.database_url).write() as tx:
+            _, secret = tx.tokens.create("test", ["read"])
+        answer = client.post(
+            "/login", content=f"token={secret}", headers={"X-Forwarded-Proto": "https"}, follow_redirects=False
+        )
+    assert ("secure" in answer.headers["set-cookie"].lower()) is is_secure
+
+
+def test_a_token_that_nobody_looked_at_has_no_allowance(settings: Settings, open_client: OpenClient) -> None:
+    client = open_client(replace(settings, auth="tokens", rate_per_minute=60))
+    statuses = [client.get("/login", headers=bearer(f"made-up{n}")).status_code for n in range(6)]
+    statuses += [client.get("/login", headers=bearer("made-up0")).status_code]
+    assert statuses == [200] * 5 + [429] * 2
 
 
 # -- problems
