@@ -131,6 +131,16 @@ async def admit(request: Request, context: ServiceContext, scope: str) -> Princi
     return await _admit(request, context, await _BEARER(request), scope)
 
 
+async def is_still_admitted(request: Request, context: ServiceContext, scope: str) -> bool:
+    """Whether a caller who was admitted would be again: tokens expire and are revoked while long answers go on."""
+    request.scope.pop(_CALLER, None)
+    try:
+        await admit(request, context, scope)
+    except (HttpProblem, InvalidToken):
+        return False
+    return True
+
+
 async def _admit(
     request: Request, context: ServiceContext, credentials: HTTPAuthorizationCredentials | None, scope: str
 ) -> Principal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from anyio import to_thread
@@ -15,6 +15,7 @@ from ..context import ContextDep, ServiceContext
 from ..feeds import format_event, read_events
 from ..problems import HttpProblem
 from ..store import Job
+from ..streams import stream_response
 from .routes import make_router
 
 router = make_router("jobs", "/v1/jobs")
@@ -51,7 +52,8 @@ def follow(
     """Every event of the job from the beginning (or after `Last-Event-ID`), then new ones as they happen.
 
     Each has an `id` that counts 1, 2, 3 ..., an `event` name and JSON `data`. `job_state` tells every change
-    of state; the stream ends after the one with a final state. Comments keep idle connections open.
+    of state; the stream ends after the one with a final state, or when the token does. Comments keep idle connections
+    open.
     """
     if last_event_id is not None:
         if not last_event_id.isdecimal() or len(last_event_id) > 9:
@@ -66,15 +68,10 @@ def follow(
         job = tx.jobs.get(job_id)
     if job.state.is_final and after >= job.last_event:
         return Response(status_code=204)
-    return StreamingResponse(
-        _stream(request, context, job, after),
-        media_type="text/event-stream",
-        # The last one tells nginx not to collect the stream before passing it on.
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    return stream_response(request, context, "read", _stream(request, context, job, after))
 
 
-async def _stream(request: Request, context: ServiceContext, job: Job, after: int) -> AsyncIterator[bytes]:
+async def _stream(request: Request, context: ServiceContext, job: Job, after: int) -> AsyncGenerator[bytes, None]:
     yield b"retry: 1000\n\n"
     heartbeat = context.settings.heartbeat_seconds
     last_sent = looked = time.monotonic()

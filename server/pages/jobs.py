@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -17,6 +17,7 @@ from deuteron.tuner.events import ShapeFinished
 from ..auth import Reader
 from ..context import ContextDep, ServiceContext
 from ..store import ConfigEntry, Job, JobState, StoredConfig
+from ..streams import stream_response
 from .filters import NamePart, choice_field, filter_form, page_links, text_field
 from .format import ago, optional_time, settings_text
 from .html import Child, Markup, join, table, tag
@@ -268,14 +269,10 @@ def _evidence(record: Mapping[str, Any]) -> str:
 def live_jobs(request: Request, context: ContextDep, _reader: Reader) -> StreamingResponse:
     """State and progress of the newest jobs as they change: one connection for the whole list, because a
     browser opens only six to one host."""
-    return StreamingResponse(
-        _changes(request, context),
-        media_type="text/event-stream",
-        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-    )
+    return stream_response(request, context, "read", _changes(request, context))
 
 
-async def _changes(request: Request, context: ServiceContext) -> AsyncIterator[bytes]:
+async def _changes(request: Request, context: ServiceContext) -> AsyncGenerator[bytes, None]:
     seen: dict[str, tuple[str, int]] = {}
     quiet = 0
     while not await request.is_disconnected():
