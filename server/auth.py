@@ -15,6 +15,7 @@ from .context import ContextDep, ServiceContext
 from .cookies import COOKIE
 from .hosts import is_own_origin
 from .problems import HttpProblem
+from .settings import Settings
 from .store import InvalidToken
 from .store.tokens import digest
 
@@ -63,7 +64,7 @@ def identify(request: Request, context: ServiceContext, secret: str | None) -> P
     """
     if not context.settings.requires_tokens:
         return SINGLE_USER
-    secret = secret or _cookie(request)
+    secret = secret or _cookie(request, context.settings)
     if not secret:
         raise HttpProblem(
             401,
@@ -89,13 +90,11 @@ def _find(context: ServiceContext, secret: str) -> Principal:
     return Principal(token.id, token.name, token.scopes)
 
 
-def _cookie(request: Request) -> str | None:
+def _cookie(request: Request, settings: Settings) -> str | None:
     # The pages' cookie must not let another site act: it counts for reading, and for writing only when
     # the browser says that the request comes from our own page.
-    if request.method not in ("GET", "HEAD"):
-        origin = request.headers.get("origin", "")
-        if not is_own_origin(origin, request.headers.get("host", "")):
-            return None
+    if request.method not in ("GET", "HEAD") and not is_own_origin(request.scope, settings):
+        return None
     return request.cookies.get(COOKIE)
 
 

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .problems import problem_response
+from .problems import HttpProblem, problem_response
 from .settings import Settings
 
 _LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
@@ -34,10 +34,36 @@ def is_over_tls(scope: Scope, settings: Settings) -> bool:
     return bool(scope.get("scheme") == "https")
 
 
-def is_own_origin(origin: str, host: str) -> bool:
-    """Whether a page at ``origin`` is one that this service served under the Host ``host``."""
-    parts = split_address(origin)
-    return parts is not None and parts.netloc == host
+def is_own_origin(scope: Scope, settings: Settings) -> bool:
+    """Whether a request names, as the Origin that sent it, a page that this service served under the same Host, or
+    under its public address where a proxy changes Host.
+
+    A page by https may be: a proxy that is not known here may have spoken TLS. One by http is not where browsers come
+    by https, as anybody on the way could have written it.
+    """
+    headers = Headers(scope=scope)
+    parts, public = split_address(headers.get("origin", "")), split_address(settings.public_url)
+    if parts is None:
+        return False
+    if public is not None and public.netloc and parts[:2] == public[:2]:
+        return True
+    if parts.netloc != headers.get("host", ""):
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and not is_over_tls(scope, settings))
+
+
+def refuse_foreign_pages(scope: Scope, settings: Settings) -> None:
+    """Raises:
+    HttpProblem: 403, a page elsewhere sent the request. Programs name no Origin.
+    """
+    origin = Headers(scope=scope).get("origin")
+    if origin is not None and not is_own_origin(scope, settings):
+        raise HttpProblem(
+            403,
+            "foreign-origin",
+            f"a page at {origin[:80]} cannot do this for you",
+            hint="open /login of this service; where a proxy changes Host, DEUTERON_PUBLIC_URL names the address",
+        )
 
 
 class WellFormed:
@@ -71,6 +97,7 @@ class LoopbackOnly:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
+        self.settings = settings
         self.enabled = not settings.requires_tokens
         self.allowed = {*_LOOPBACK_NAMES, settings.host.strip("[]")}
         public = split_address(settings.public_url)
@@ -83,7 +110,7 @@ class LoopbackOnly:
             host, origin = headers.get("host", "localhost"), headers.get("origin")
             address = split_address(f"//{host}")
             foreign = address is None or address.hostname not in self.allowed
-            if foreign or (origin and not is_own_origin(origin, host)):
+            if foreign or (origin and not is_own_origin(scope, self.settings)):
                 response = problem_response(
                     403,
                     "foreign-host",

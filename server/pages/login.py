@@ -12,7 +12,7 @@ from deuteron.compiler.errors import DeuteronError
 from ..auth import identify
 from ..context import ContextDep
 from ..cookies import COOKIE
-from ..hosts import is_over_tls
+from ..hosts import is_over_tls, refuse_foreign_pages
 from ..problems import HttpProblem
 from .html import Child, tag
 from .layout import page
@@ -20,6 +20,8 @@ from .layout import page
 router = APIRouter(include_in_schema=False)
 
 _WEEK_S = 7 * 86400
+# A form has one token; reading what megabytes may hold would keep every other request waiting.
+_MOST_FORM_BYTES = 4096
 
 
 @router.get("/login")
@@ -29,7 +31,9 @@ def login_page() -> Response:
 
 @router.post("/login")
 async def login(request: Request, context: ContextDep) -> Response:
-    fields = parse_qs((await request.body()).decode("utf-8", "replace"))
+    refuse_foreign_pages(request.scope, context.settings)
+    body = await request.body()
+    fields = parse_qs(body[:_MOST_FORM_BYTES].decode("utf-8", "replace"))
     secret = (fields.get("token") or [""])[0].strip()
     try:
         identify(request, context, secret)
@@ -49,7 +53,8 @@ async def login(request: Request, context: ContextDep) -> Response:
 
 
 @router.post("/logout")
-def logout() -> Response:
+def logout(request: Request, context: ContextDep) -> Response:
+    refuse_foreign_pages(request.scope, context.settings)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE)
     return response

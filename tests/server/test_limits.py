@@ -188,6 +188,9 @@ def test_an_upload_may_take_longer_but_not_for_ever(settings: Settings) -> None:
         ({"host": "evil.example"}, 403),
         ({"host": "localhost:8000", "origin": "http://evil.example"}, 403),
         ({"host": "localhost:8000", "origin": "http://localhost:9000"}, 403),
+        ({"host": "localhost:8000", "origin": "https://localhost:8000"}, 200),
+        ({"host": "localhost:8000", "origin": "ftp://localhost:8000"}, 403),
+        ({"host": "localhost:8000", "origin": "//localhost:8000"}, 403),
     ],
 )
 def test_a_service_without_tokens_answers_this_machine_only(settings: Settings, headers, status) -> None:

@@ -213,6 +213,40 @@ def guess_as(client: TestClient, way: str, token: str) -> int:
     return client.get(path, headers={**headers, **accept}, follow_redirects=False).status_code
 
 
+@pytest.mark.parametrize(
+    ("origin", "public_url", "is_allowed"),
+    [
+        (None, "", True),
+        ("http://localhost", "", True),
+        ("https://localhost", "", True),  # behind a proxy that speaks TLS
+        ("http://localhost", "https://tuner.example", True),  # from this machine, past the proxy
+        ("https://tuner.example", "https://tuner.example", True),  # behind a proxy that changes Host
+        ("http://tuner.example", "https://tuner.example", False),
+        ("http://evil.example", "", False),
+        ("http://localhost:8080", "", False),
+        ("chrome-extension://localhost", "", False),
+        ("http://localhost", "https://localhost", False),
+        ("null", "", False),
+    ],
+)
+def test_pages_elsewhere_sign_nobody_in_or_out(
+    settings: Settings, open_client: OpenClient, origin: str | None, public_url: str, is_allowed: bool
+) -> None:
+    client = open_client(replace(settings, auth="tokens", public_url=public_url))
+    headers = {} if origin is None else {"Origin": origin}
+    form = f"token={make_token(client, 'submit')}"
+    signed_in = client.post("/login", content=form, headers=headers, follow_redirects=False)
+    assert signed_in.status_code == (303 if is_allowed else 403)
+    assert ("set-cookie" in signed_in.headers) is is_allowed
+    client.cookies.set("deuteron_token", form.removeprefix("token="))
+    if origin is not None:
+        assert client.post("/v1/jobs", json=JOB, headers=headers).status_code == (202 if is_allowed else 401)
+    signed_out = client.post("/logout", headers=headers, follow_redirects=False)
+    assert ("set-cookie" in signed_out.headers) is is_allowed
+    if not is_allowed:
+        assert signed_out.json()["type"] == "urn:deuteron:problem:foreign-origin"
+
+
 @pytest.mark.parametrize("way", ["bearer", "cookie", "page", "login"])
 def test_wrong_tokens_are_limited_and_lock_nobody_out(slow_guesses: TestClient, way: str) -> None:
     guesses = [guess_as(slow_guesses, way, f"dtn_guess{n}") for n in range(FAILURE_BURST + 5)]
