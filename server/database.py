@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -15,6 +17,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from deuteron.compiler.extras import require_extras
 
 from .settings import SettingsError
+
+logger = logging.getLogger("deuteron.server")
 
 # Starlette runs synchronous endpoints on up to 40 threads; each may hold one connection.
 _POOL_SIZE = 10
@@ -50,7 +54,8 @@ def parse_url(url: str) -> URL:
 
 
 def make_engine(url: str) -> Engine:
-    """An engine with the settings this service relies on. Makes the folder of a SQLite file.
+    """An engine with the settings this service relies on. Makes the folder of a SQLite file, and the file for its owner
+    alone.
 
     Raises:
         SettingsError: as :func:`parse_url`.
@@ -58,9 +63,12 @@ def make_engine(url: str) -> Engine:
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
-        if parsed.database and parsed.database != ":memory:":
+        is_file = bool(parsed.database) and parsed.database != ":memory:"
+        if is_file:
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(parsed, pool_size=_POOL_SIZE, max_overflow=_POOL_OVERFLOW)
+        if is_file:
+            event.listen(engine, "do_connect", _make_private)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -72,6 +80,31 @@ def make_engine(url: str) -> Engine:
         pool_pre_ping=True,
         connect_args={"connect_timeout": 10},
     )
+
+
+def close_to_others(url: str) -> None:
+    """Take a SQLite database that is there from everybody but its owner: kernels, trials and hashes of tokens are in
+    it, and servers made it as the umask had it."""
+    parsed = parse_url(url)
+    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+        return
+    for suffix in ("", "-wal", "-shm"):
+        path = Path(parsed.database + suffix)
+        try:
+            if path.stat().st_mode & 0o077:
+                path.chmod(0o600)
+                logger.warning("%s was open to other users; it is closed to them now", path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            logger.warning("%s is open to other users, and cannot be closed: %s", path, error.strerror)
+
+
+def _make_private(_dialect: object, _entry: object, arguments: Sequence[str], _named: object) -> None:
+    # SQLite gives the files beside it the same mode. One that is there is not opened: to close it again would take away
+    # the locks that this process has on it.
+    with suppress(OSError):  # SQLite says why there can be none
+        os.close(os.open(arguments[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:

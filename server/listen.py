@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from deuteron import migrations
 
 from .backup import refuse_unfinished
+from .database import close_to_others
 from .interrupts import stop_request
 from .settings import Settings, SettingsError
 from .store import ServiceStore
@@ -36,6 +37,7 @@ def serve(settings: Settings) -> None:
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     refuse_unfinished(settings)
+    close_to_others(settings.database_url)
     migrations.upgrade(settings.database_url)
     store = ServiceStore.open(settings.database_url)
     try:

@@ -183,7 +183,8 @@ class Settings:
     def directory(self, name: str) -> Path:
         """A folder of the data directory, created private to the user when it is missing."""
         path = self.home / name
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (self.home, path):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return path
 
     @classmethod

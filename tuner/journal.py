@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from deuteron.compiler.folders import make_folder
+
 from .codec import Document, canonical_json, decode
 from .errors import JournalError, SchemaError
 from .event_log import EventLog, read_lines
@@ -81,7 +83,7 @@ class Journal:
 
     def _open(self, folder: Path) -> EventLog:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             return EventLog(self.path)
         except BlockingIOError:
             raise JournalError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from msgspec.structs import replace
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 from deuteron.compiler.runtime.devices import get_device
 
@@ -155,7 +156,7 @@ class _JobRun:
         self._setup = setup_of(device)
         self._take_over(measured_with(self._setup, self._finished))
         self._profile = SearchProfile(device.properties)
-        self._workdir.mkdir(parents=True, exist_ok=True)
+        make_folder(self._workdir)
         budget = self._spec.budget
         self._emit(
             JobStarted(

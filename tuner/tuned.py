@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deuteron.compiler import JITFunction, knobs
 from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
@@ -179,7 +180,7 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
 def _keep(chunks: Iterable[bytes], path: Path, url: str, allow_unsigned: bool) -> str:
     """Publish a bundle that arrives in ``chunks`` from ``url`` at ``path``, if it is whole and may be trusted; its
     sha256."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}.part")
     digest = hashlib.sha256()
     try:

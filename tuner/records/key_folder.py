@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from deuteron.compiler.folders import make_folder
+
 from ..codec import Document, canonical_json, decode
 from ..errors import KeyFileError, SchemaError
 from ..trial import utc_now
@@ -254,7 +256,8 @@ class KeyFolder:
 
     def _make(self, folder: Path) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(folder.parent)
+            folder.mkdir(exist_ok=True, mode=0o700)
         except OSError as error:
             raise self._unusable(folder, error) from None
 

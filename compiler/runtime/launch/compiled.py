@@ -10,6 +10,7 @@ from typing import Any
 
 from ... import knobs
 from ...errors import DeuteronError, LaunchError, TargetError
+from ...folders import make_folder
 from ...language.constexpr import unwrap
 from ...launch_recipe import PROGRAMS, Guard
 from ...signature import ArgumentType, is_hidden, scattered
@@ -425,7 +426,7 @@ def _from_entry(variant: Variant, entry: Entry) -> CompiledKernel:
 
 def _dump(kernel: CompiledKernel) -> None:
     folder = knobs.dump_dir.get() / f"{kernel.name}-{kernel.hash[:16]}"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for stage in kernel.asm:
         try:
             content = kernel.asm[stage]

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ... import knobs
+from ...folders import make_folder
 
 _MAGIC = b"DEUTERON-CACHE-1\n"
 _PREFIX = struct.Struct("<32sQI")  # sha256 of what follows the prefix, its length, length of the JSON header
@@ -91,7 +92,7 @@ class DiskCache:
         path = self.path(key)
         temporary = path.with_name(f"{key[:16]}-{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             try:
                 temporary.write_bytes(raw)
                 temporary.replace(path)

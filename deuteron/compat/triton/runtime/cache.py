@@ -19,6 +19,7 @@ from deuteron.compat.triton import knobs
 from deuteron.compiler import Target
 from deuteron.compiler import knobs as settings
 from deuteron.compiler.errors import KnobError
+from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.variant.toolchain import toolchain
 
 
@@ -95,7 +96,7 @@ class FileCacheManager(CacheManager):
         self.key = key
         folder = knobs.cache.dump_dir if dump else knobs.cache.override_dir if override else knobs.cache.dir
         self.cache_dir = str(Path(folder) / key)
-        Path(self.cache_dir).mkdir(parents=True, exist_ok=True)
+        make_folder(Path(self.cache_dir))
 
     def has_file(self, filename: str) -> bool:
         """Whether the file is kept."""
