@@ -63,11 +63,11 @@ def make_engine(url: str) -> Engine:
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
-        is_file = bool(parsed.database) and parsed.database != ":memory:"
-        if is_file:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        file = None if parsed.database == ":memory:" else parsed.database
+        if file:
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(parsed, pool_size=_POOL_SIZE, max_overflow=_POOL_OVERFLOW)
-        if is_file:
+        if file:
             event.listen(engine, "do_connect", _make_private)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)

@@ -143,14 +143,16 @@ def get_profile(
             hint="the worker uploads the profile when the search is finished",
         )
     etag = f'"{job.profile_sha256}"'
+    # Kept by browsers alone, who ask again: another run of the job replaces it.
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
     if has_one_of(if_none_match, etag):
-        return Response(status_code=304, headers={"ETag": etag})
+        return Response(status_code=304, headers=headers)
     return send_file(
         request,
         path,
         media_type="application/json",
         filename=f"{job.kernel_name}-{job_id[:8]}.hatchet",
-        headers={"ETag": etag},
+        headers=headers,
     )
 
 

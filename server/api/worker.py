@@ -117,12 +117,19 @@ def announce(body: AnnounceBody, context: ContextDep, _worker: WorkerPrincipal) 
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Upload a job's profile",
 )
-async def upload_profile(job_id: str, request: Request, context: ContextDep, _worker: WorkerPrincipal) -> Response:
-    """The body is the .hatchet file; it is written to disk as it arrives."""
+async def upload_profile(
+    job_id: str,
+    request: Request,
+    context: ContextDep,
+    _worker: WorkerPrincipal,
+    claim_id: Annotated[str, Query(max_length=80, description="The run, which has the job.")],
+) -> Response:
+    """The body is the .hatchet file; it is written to disk as it arrives, and takes the place of an earlier one. 409
+    from a run that does not have the job, or not any more."""
 
     def check() -> None:
         with context.store.read() as tx:
-            tx.jobs.get(job_id)
+            tx.jobs.owned(job_id, claim_id)
 
     await to_thread.run_sync(check)  # before anything is kept for it
     folder = context.settings.directory("profiles")
@@ -143,8 +150,10 @@ async def upload_profile(job_id: str, request: Request, context: ContextDep, _wo
 
     def attach() -> None:
         with context.store.write() as tx:
-            tx.jobs.get(job_id)
+            replaced = tx.jobs.owned(job_id, claim_id).profile_sha256
             tx.jobs.attach_profile(job_id, digest.hexdigest())
+            if replaced is not None and not tx.jobs.is_profile_of_any(replaced):
+                tx.committed.append(lambda: (folder / f"{replaced}.hatchet").unlink(missing_ok=True))
 
     await to_thread.run_sync(attach)
     return Response(status_code=status.HTTP_204_NO_CONTENT)

@@ -89,10 +89,10 @@ class Link:
             body["toolchain"] = dict(toolchain)
         self._send("POST", "/v1/worker/devices", json=body)
 
-    def upload_profile(self, job_id: str, path: Path) -> None:
-        """Store the job's profile, a .hatchet file."""
+    def upload_profile(self, job_id: str, claim_id: str, path: Path) -> None:
+        """Store the job's profile, a .hatchet file, while the run has the job."""
         with path.open("rb") as file:
-            self._send("PUT", f"/v1/worker/jobs/{job_id}/profile", content=file)
+            self._send("PUT", f"/v1/worker/jobs/{job_id}/profile", params={"claim_id": claim_id}, content=file)
 
     def close(self) -> None:
         """Close the connections."""

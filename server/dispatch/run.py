@@ -169,7 +169,7 @@ def _run_claimed(bench: Bench, link: Link, job_id: str, claim_id: str, assignmen
 
             def emit(event: TuneEvent) -> None:
                 if isinstance(event, JobFinished) and event.profile is not None:
-                    _upload_profile(link, job_id, workdir / event.profile, reporter)
+                    _upload_profile(link, job_id, claim_id, workdir / event.profile, reporter)
                 reporter.emit(event.to_json())
 
             neighbours = Neighbours(link, job_id)
@@ -246,13 +246,13 @@ class EarlierTrial(Document, frozen=True):
     trial: Trial
 
 
-def _upload_profile(link: Link, job_id: str, path: Path, reporter: Reporter) -> None:
+def _upload_profile(link: Link, job_id: str, claim_id: str, path: Path, reporter: Reporter) -> None:
     """Before the job is reported finished, because then the profile is expected to be there. A server that
     is away is waited for, as for the events."""
     deadline = time.monotonic() + _DRAIN_PATIENCE_S
     while path.is_file() and not reporter.stop_requested:
         try:
-            link.upload_profile(job_id, path)
+            link.upload_profile(job_id, claim_id, path)
             return
         except ServiceError as error:
             logger.warning("the profile of job %s is not wanted: %s", job_id, error)

@@ -238,6 +238,26 @@ class Jobs:
         """Note which device a run of the job found."""
         self._set(job_id, device_key=device_key)
 
+    def owned(self, job_id: str, claim_id: str) -> Job:
+        """The job, held as by :meth:`lock`, that a run has.
+
+        Raises:
+            JobIsFinal: the job has ended.
+            JobIsTaken: it is not this run's.
+            NotFound: no job has this id.
+        """
+        job = self.lock(job_id)
+        if job.state.is_final:
+            raise JobIsFinal(f"job {job_id} is {job.state}", hint="a run hands over what it has before it ends the job")
+        if job.state is not JobState.RUNNING or job.claim_id != claim_id:
+            raise JobIsTaken(f"job {job_id} is not this run's", hint="POST /v1/worker/jobs/{id}/claim first")
+        return job
+
+    def is_profile_of_any(self, sha256: str) -> bool:
+        """Whether a job has this profile."""
+        query = select(JobRow.id).where(JobRow.profile_sha256 == sha256).limit(1)
+        return self.connection.execute(query).first() is not None
+
     def attach_profile(self, job_id: str, sha256: str) -> None:
         """Name the profile of a job by its digest."""
         self._set(job_id, profile_sha256=sha256)

@@ -183,7 +183,9 @@ def test_a_full_disk_is_not_the_clients_fault(
     monkeypatch.setattr("deuteron.server.api.worker.tempfile.mkstemp", broken)
     monkeypatch.setattr("deuteron.tuner.records.bundle.tempfile.TemporaryFile", broken)
     job_id = client.post("/v1/jobs", json=JOB).json()["id"]
-    for answer in (client.put(f"/v1/worker/jobs/{job_id}/profile", content=b"[]"), client.get("/v1/bundles/latest")):
+    client.post(f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": "t.r", "worker": "cpu@here/1"})
+    profile = client.put(f"/v1/worker/jobs/{job_id}/profile?claim_id=t.r", content=b"[]")
+    for answer in (profile, client.get("/v1/bundles/latest")):
         assert answer.headers["content-type"] == "application/problem+json"
         if status == 503:
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
