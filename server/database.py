@@ -24,6 +24,8 @@ logger = logging.getLogger("deuteron.server")
 _POOL_SIZE = 10
 _POOL_OVERFLOW = 30
 _BUSY_TIMEOUT_MS = 15_000
+# Where a connection keeps which file it opened.
+_FILE = "deuteron.file"
 
 
 def parse_url(url: str) -> URL:
@@ -69,6 +71,7 @@ def make_engine(url: str) -> Engine:
         engine = create_engine(parsed, pool_size=_POOL_SIZE, max_overflow=_POOL_OVERFLOW)
         if file:
             event.listen(engine, "do_connect", _make_private)
+            event.listen(engine, "connect", lambda _, entry: _note_file(file, entry))
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -105,6 +108,16 @@ def _make_private(_dialect: object, _entry: object, arguments: Sequence[str], _n
     # the locks that this process has on it.
     with suppress(OSError):  # SQLite says why there can be none
         os.close(os.open(arguments[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _note_file(path: str, entry: ConnectionPoolEntry) -> None:
+    with suppress(OSError):
+        entry.info[_FILE] = _file_at(path)
+
+
+def _file_at(path: str) -> tuple[int, int]:
+    facts = Path(path).stat()
+    return facts.st_dev, facts.st_ino
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
@@ -147,6 +160,18 @@ class Database:
         """A transaction that commits when the block ends and rolls back when it raises."""
         with self._writer.connect() as connection, connection.begin():
             yield connection
+
+    def is_lost(self) -> bool:
+        """Whether the file of a SQLite database was deleted, or another put in its place, since it was opened: all that
+        is written goes where nobody will find it. Looks at one connection."""
+        with self.engine.connect() as connection:
+            opened = connection.info.get(_FILE)
+        if opened is None:
+            return False
+        try:
+            return _file_at(str(self.engine.url.database)) != opened
+        except FileNotFoundError:
+            return True
 
     def close(self) -> None:
         self.engine.dispose()

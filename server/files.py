@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import sqlite3
 import time
 from pathlib import Path
 
 from deuteron.tuner.event_log import sync_folder
 
 _CHUNK = 1 << 20
+_POSTGRES_DISK_FULL = "53100"
 # Of a file that somebody is still writing.
 _LONGEST_WRITE_S = 86400.0
 
@@ -36,7 +38,20 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether something could not be written because there was no room."""
+    """Whether this, or an error that it came of, says that there was no room for a file or a database: where SQLite has
+    none it ends the transaction, and what is said last is that there is nothing to take back."""
+    while error is not None:
+        if _says_full(error):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
+
+
+def _says_full(error: BaseException) -> bool:
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    if getattr(error, "sqlstate", None) == _POSTGRES_DISK_FULL:
+        return True
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

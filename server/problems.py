@@ -211,7 +211,9 @@ def fault_list(faults: Sequence[Fault]) -> list[dict[str, str | None]]:
     return [{"where": fault.where, "message": fault.message, "hint": fault.hint} for fault in faults]
 
 
-async def _on_database(_request: Request, error: Exception) -> JSONResponse:
+async def _on_database(request: Request, error: Exception) -> JSONResponse:
+    if is_full(error):
+        return await _on_system(request, error)
     logger.error("the database did not answer: %s", error)
     return problem_response(
         503,
@@ -223,7 +225,7 @@ async def _on_database(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def _on_system(request: Request, error: Exception) -> JSONResponse:
-    if not (is_full(error) or is_full(error.__cause__)):
+    if not is_full(error):
         return await _on_bug(request, error)
     # Not a refusal: workers come again with what they measured.
     logger.error("no room on the disk: %s", error)

@@ -7,7 +7,7 @@ import re
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 # One range, of numbers that a file may have. A list of ranges would be answered in parts that no client here reads.
-_RANGE = re.compile(rb"^bytes=(?:([0-9]{1,15})-([0-9]{0,15})|-0*[1-9][0-9]{0,14})$")
+_RANGE = re.compile(rb"^bytes=(?:([0-9]{1,15})-([0-9]{0,15})|-(?!0+$)[0-9]{1,15})$")
 
 
 def is_range(value: bytes) -> bool:

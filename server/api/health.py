@@ -33,8 +33,16 @@ async def healthz(context: ContextDep) -> dict[str, str]:
 
 @router.get("/readyz", summary="Can the service work?")
 def readyz(context: ContextDep) -> JSONResponse:
-    """200 when the database answers and its schema is the one this version knows; 503 otherwise."""
+    """200 when the database answers, is where it was opened, and its schema is the one this version knows; 503
+    otherwise."""
     try:
+        if context.store.database.is_lost():
+            return problem_response(
+                503,
+                "not-ready",
+                "the file of the database was deleted or replaced under this server",
+                hint="start the server anew, with its database in place or a backup restored",
+            )
         revision = migrations.revision_of(context.store.database.engine)
     except SQLAlchemyError as error:
         return problem_response(503, "not-ready", f"the database does not answer: {error}")

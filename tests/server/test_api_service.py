@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from deuteron import migrations
@@ -193,6 +195,35 @@ def test_a_full_disk_is_not_the_clients_fault(
             assert answer.status_code in (500, 422)
 
 
+def test_a_full_disk_under_the_database_is_one(client: TestClient) -> None:
+    """SQLite has no more pages, as on a disk without room."""
+    engine = client.app.state.context.store.database.engine  # type: ignore[attr-defined]
+
+    def allow_no_more(connection: sqlite3.Connection, *_: object) -> None:
+        connection.execute(f"PRAGMA max_page_count={connection.execute('PRAGMA page_count').fetchone()[0]}")
+
+    event.listen(engine, "checkout", allow_no_more)
+    kernel = {"name": "add_kernel", "text": KERNEL + "# " + "x" * 200_000 + "\n"}
+    answer = client.post("/v1/kernels", json=kernel)
+    assert (answer.status_code, answer.json()["type"]) == (503, "urn:deuteron:problem:disk-full")
+
+
+@pytest.mark.parametrize(("code", "kind"), [("53100", "disk-full"), ("57P01", "database-unavailable")])
+def test_a_full_disk_under_postgresql(
+    settings: Settings, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch, code: str, kind: str
+) -> None:
+    client = open_client(settings, raise_errors=False)
+
+    def away(*_: object, **__: object) -> None:
+        reason = Exception("no")
+        reason.sqlstate = code  # type: ignore[attr-defined]
+        raise OperationalError("SELECT", {}, reason) from reason
+
+    monkeypatch.setattr("deuteron.server.store.jobs.Jobs.page", away)
+    answer = client.get("/v1/jobs")
+    assert (answer.status_code, answer.json()["type"]) == (503, f"urn:deuteron:problem:{kind}")
+
+
 def test_a_database_that_is_away_is_503(
     settings: Settings, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,6 +295,20 @@ def test_health_and_readiness(client: TestClient, settings: Settings) -> None:
     response = client.get("/readyz")
     assert response.status_code == 503
     assert response.json()["hint"] == "deuteron db upgrade"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_server_whose_database_was_deleted_is_not_ready(
+    client: TestClient, settings: Settings, replaced: bool
+) -> None:
+    assert client.get("/readyz").status_code == 200
+    for path in settings.home.glob("deuteron.db*"):
+        path.rename(path.with_name(f"gone-{path.name}"))
+    if replaced:
+        migrations.upgrade(settings.database_url)
+    response = client.get("/readyz")
+    assert (response.status_code, response.headers["content-type"]) == (503, "application/problem+json")
+    assert "deleted or replaced" in response.json()["detail"]
 
 
 def test_metrics(client: TestClient) -> None:
