@@ -84,8 +84,11 @@ class AggregateType(ABCMeta):
 
     _declared: Declared
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, object]) -> AggregateType:
-        """Take the functions and the defaults out of a class body."""
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], body: dict[str, object], *, is_text: bool = False
+    ) -> AggregateType:
+        """Take the functions and the defaults out of a class body. ``is_text``: of a class that is read and never
+        executed, whose annotations are what they stand for."""
         inherited = [base for base in reversed(bases) if isinstance(base, AggregateType)]
         if not inherited:  # Aggregate itself
             made = super().__new__(mcs, name, bases, body)
@@ -98,7 +101,7 @@ class AggregateType(ABCMeta):
         defaults = {key: kept[key] for key in own if key in kept}
         for key in defaults:
             type.__delattr__(made, key)
-        fields = _fields(made, [*_merged(inherited, "fields"), *own])
+        fields = _fields(made, own, _merged(inherited, "fields"), is_text)
         methods = {key: held for key, held in functions.items() if not isinstance(body[key], property)}
         properties = {key: held for key, held in functions.items() if isinstance(body[key], property)}
         made._declared = Declared(
@@ -171,12 +174,17 @@ def _function(place: str, value: object) -> Inlinable | None:
     return value if isinstance(value, Inlinable) else None
 
 
-def _fields(cls: AggregateType, names: Sequence[str]) -> dict[str, object]:
-    """What the fields ``names`` of a class are annotated with; raises TypeError for those that it cannot have."""
+def _fields(
+    cls: AggregateType, own: Sequence[str], inherited: Mapping[str, object], is_text: bool
+) -> dict[str, object]:
+    """What the fields of a class are annotated with; raises TypeError for those that it cannot have."""
+    names = [*inherited, *own]
     if taken := [name for name in names if name in _RESERVED or name.startswith("_")]:
         raise TypeError(f"the aggregate {cls.__name__} cannot have a field {taken[0]!r}: choose another name")
+    if is_text:
+        return {**inherited, **inspect.get_annotations(cls)}
     try:
-        found = typing.get_type_hints(cls)
+        found = typing.get_type_hints(cls)  # executes annotations that are strings: those of the program alone
     except NameError as error:
         raise TypeError(f"an annotation of the aggregate {cls.__name__} cannot be resolved: {error}") from error
     return {name: found[name] for name in names}

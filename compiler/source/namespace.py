@@ -248,7 +248,7 @@ class TextNamespace:
         for statement in node.body:
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=value):
-                    annotations[name] = evaluate_constant(kind, self)
+                    annotations[name] = self._field_kind(node.name, name, kind)
                     if value is not None:
                         body[name] = evaluate_constant(value, self)
                 case ast.FunctionDef(name=name):
@@ -259,9 +259,21 @@ class TextNamespace:
                     pass  # as at the top level, anything else is host code
         try:
             bases = [self.lookup(ast.unparse(base)) for base in node.bases]
-            return AggregateType(node.name, tuple(bases) or (Aggregate,), body)  # type: ignore[arg-type]
+            if other := [base for base in bases if not isinstance(base, AggregateType)]:
+                raise TypeError(f"it can only inherit from other aggregates, not from {other[0]!r}")
+            return AggregateType(node.name, tuple(bases) or (Aggregate,), body, is_text=True)  # type: ignore[arg-type]
         except (KeyError, TypeError) as error:
             raise UnsupportedSyntax(f"the aggregate {node.name}: {error}") from error
+
+    def _field_kind(self, aggregate: str, field: str, annotation: ast.expr) -> object:
+        """What an annotation stands for. Python executes those that are strings: here they are refused."""
+        kind = evaluate_constant(annotation, self)
+        if isinstance(kind, str):
+            raise UnsupportedSyntax(
+                f"the field {field!r} of the aggregate {aggregate} is annotated with a string",
+                hint="write the type itself, without quotes",
+            )
+        return kind
 
 
 def _is_jit(decorator: ast.expr) -> bool:

@@ -100,3 +100,16 @@ def test_what_is_too_deep_for_the_compiler_is_a_compilation_error() -> None:
     source = KernelSource.from_text(HEAD + body("    y = 0\n" + ladder + "    tl.store(p, y)\n"), "k")
     with pytest.raises(CompilationError, match="nested too deeply"):
         triton.compile(source, {"p": "*i32", "n": "i32"}, {}, target="cpu")
+
+
+@pytest.mark.parametrize("annotation", ['"1 / 0"', 'tl.constexpr("1 / 0")', "TEXT"])
+def test_annotations_of_aggregates_are_never_executed(annotation: str) -> None:
+    text = f'TEXT = "1 / 0"\n@aggregate\nclass B(A0):\n    y: {annotation}\n'
+    with pytest.raises(UnsupportedSyntax, match="annotated with a string"):
+        identity(AGGREGATES + text, body("    y = B"))
+
+
+@pytest.mark.parametrize("base", ["tl.tensor", "k", "3"])
+def test_an_aggregate_inherits_from_aggregates_alone(base: str) -> None:
+    with pytest.raises(UnsupportedSyntax, match="the aggregate B"):
+        identity(AGGREGATES + f"BASE = {base}\n@aggregate\nclass B(BASE):\n    y: tl.tensor\n", body("    y = B"))
