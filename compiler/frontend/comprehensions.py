@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from ..language.extent import gathered
 from ..language.tensor import tensor
-from ..source import constants
 from .assignment import assign
 from .dispatch import evaluate, expression
 from .frame import Frame
@@ -18,30 +18,29 @@ _ABSENT = object()
 
 @expression(ast.ListComp)
 def _list(frame: Frame, node: ast.ListComp) -> object:
-    items: list[object] = []
     names = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
     outer = {name: frame.scope.get(name, _ABSENT) for name in names}
-    _collect(frame, node, 0, items)
+    with frame.at(node):
+        items = gathered(_elements(frame, node, 0))
     for name, value in outer.items():  # the variables of a comprehension are its own
         if value is _ABSENT:
             frame.scope.pop(name, None)
         else:
             frame.scope[name] = value
-    with frame.at(node):
-        return constants.bounded(tuple(items))
+    return items
 
 
-def _collect(frame: Frame, node: ast.ListComp, depth: int, items: list[object]) -> None:
-    """Append the elements of what is left of the generators, from ``depth`` on."""
+def _elements(frame: Frame, node: ast.ListComp, depth: int) -> Iterator[object]:
+    """The elements of what is left of the generators, from ``depth`` on."""
     if depth == len(node.generators):
-        items.append(evaluate(frame, node.elt))
+        yield evaluate(frame, node.elt)
         return
     generator = node.generators[depth]
     for value in _values(frame, generator.iter):
         frame.budget.spend(frame, node)
         assign(frame, generator.target, value)
         if all(_holds(frame, test) for test in generator.ifs):
-            _collect(frame, node, depth + 1, items)
+            yield from _elements(frame, node, depth + 1)
 
 
 def _values(frame: Frame, node: ast.expr) -> Iterable[object]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 
 from ..errors import TypeMismatch
 from ..language import arithmetic, shapes
 from ..language.aggregate import OPERATORS, Aggregate
+from ..language.extent import bounded, gathered
 from ..language.mappings import known_key, mapping
 from ..language.structure import Structure
 from ..language.tensor import Operand, tensor
@@ -42,13 +43,13 @@ def _named(frame: Frame, node: ast.NamedExpr) -> object:
 @expression(ast.Tuple)
 def _tuple(frame: Frame, node: ast.Tuple) -> object:
     with frame.at(node):
-        return constants.bounded(_items(frame, node.elts))
+        return gathered(_items(frame, node.elts))
 
 
 @expression(ast.List)
 def _list(frame: Frame, node: ast.List) -> object:
     with frame.at(node):
-        return constants.bounded(_items(frame, node.elts))
+        return gathered(_items(frame, node.elts))
 
 
 @expression(ast.Dict)
@@ -61,21 +62,18 @@ def _dict(frame: Frame, node: ast.Dict) -> object:
             known_as = known_key(evaluate(frame, key))
         entries[known_as] = evaluate(frame, value)
     with frame.at(node):
-        constants.bounded(tuple(entries.items()))
-    return mapping(entries)
+        return mapping(entries)
 
 
-def _items(frame: Frame, nodes: list[ast.expr]) -> tuple[object, ...]:
-    items: list[object] = []
+def _items(frame: Frame, nodes: list[ast.expr]) -> Iterator[object]:
     for node in nodes:
         if isinstance(node, ast.Starred):
             inner = evaluate(frame, node.value)
             if not isinstance(inner, tuple):
                 raise frame.error(node, "only a tuple can be unpacked with *")
-            items.extend(inner)
+            yield from inner
         else:
-            items.append(evaluate(frame, node))
-    return tuple(items)
+            yield evaluate(frame, node)
 
 
 @expression(ast.Slice)
@@ -247,6 +245,8 @@ def _subscript(frame: Frame, node: ast.Subscript) -> object:
                 return value[key]
             except IndexError:
                 raise frame.error(node, f"index {key} is outside {len(value)} elements") from None
+            except (TypeError, ValueError) as error:
+                raise frame.error(node, str(error)) from None
         hint = "use tl.static_range for an index known at compile time"
         shown = described(value)
         raise frame.error(node, f"cannot index {shown} with {key!r}", hint if isinstance(key, tensor) else None)
@@ -278,32 +278,33 @@ def _no_module(frame: Frame, node: ast.expr, value: object) -> object:
 
 #: Widest field of an f-string; text of a kernel may come from anywhere.
 _MAX_FIELD = 64
+#: Most digits of its width, which Python reads in a time that grows with their square, or not at all.
+_MAX_DIGITS = 9
 
 
 @expression(ast.JoinedStr)
 def _joined(frame: Frame, node: ast.JoinedStr) -> object:
-    parts = []
+    text = ""
     for part in node.values:
-        if isinstance(part, ast.Constant):
-            parts.append(str(part.value))
-            continue
-        if not isinstance(part, ast.FormattedValue):
+        if not isinstance(part, ast.Constant | ast.FormattedValue):
             raise frame.error(node, "this f-string is not supported")
-        value = evaluate(frame, part.value)
-        spec = evaluate(frame, part.format_spec) if part.format_spec else ""
-        parts.append(_format(frame, part, value, str(spec)))
-    return constants.bounded("".join(parts))
+        text += str(part.value) if isinstance(part, ast.Constant) else _formatted(frame, part)
+        with frame.at(node):
+            bounded(text)
+    return text
 
 
-def _format(frame: Frame, node: ast.FormattedValue, value: object, spec: str) -> str:
-    digits = "".join(c if c.isdigit() else " " for c in spec).split()
-    if any(int(d) > _MAX_FIELD for d in digits):
+def _formatted(frame: Frame, node: ast.FormattedValue) -> str:
+    value = evaluate(frame, node.value)
+    spec = str(evaluate(frame, node.format_spec)) if node.format_spec else ""
+    digits = "".join(c if c.isdecimal() else " " for c in spec).split()
+    if any(len(d) > _MAX_DIGITS or int(d) > _MAX_FIELD for d in digits):
         raise frame.error(node, f"fields of f-strings are at most {_MAX_FIELD} wide")
     if node.conversion == ord("r"):
         value = repr(value)
     try:
         return format(value, spec) if isinstance(value, int | float | str) else str(value)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise frame.error(node, f"cannot format {value!r}: {error}") from error
 
 
@@ -316,7 +317,8 @@ def called(frame: Frame, node: ast.Call) -> tuple[object, object]:
     """The function that ``node`` calls, and what it returns. What the function is read from may be a call itself, with
     effects, so nothing is evaluated twice."""
     function = evaluate(frame, node.func)
-    args = _items(frame, node.args)
+    with frame.at(node):
+        args = gathered(_items(frame, node.args))
     kwargs: dict[str, object] = {}
     for keyword in node.keywords:
         if keyword.arg is None:

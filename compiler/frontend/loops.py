@@ -49,7 +49,7 @@ def _check_static(loop: static_range) -> None:
     for bound in (loop.arg1, loop.arg2, loop.step):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int)):
             raise TypeMismatch("the bounds of tl.static_range must be known at compile time", hint="use tl.range")
-    if loop.step == 0 or len(loop.values()) > MAX_STATIC_ITERATIONS:
+    if loop.step == 0 or loop.values()[MAX_STATIC_ITERATIONS:]:  # not by len(), which counts to 2**63 alone
         raise TypeMismatch(
             f"tl.static_range unrolls at most {MAX_STATIC_ITERATIONS} iterations",
             hint="use tl.range",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 
 from ..errors import TypeMismatch, UnknownName
 from ..language import arithmetic, control, debugging, maths
 from ..language.builtin import builtin
 from ..language.constexpr import constexpr
+from ..language.extent import gathered
 from ..language.mappings import mapping
 from ..language.tensor import Operand, tensor
-from ..source import constants
 from .attributes import read_attribute
 
 
@@ -96,7 +95,7 @@ def _tuple(values: object = ()) -> object:
             f"tuple() and list() of a kernel do not take {values!r}",
             hint="they take tuples, lists, tl.static_range, or a range whose bounds are known while compiling",
         )
-    return constants.bounded(tuple(islice(items, constants.MAX_LENGTH + 1)))  # a range may count to any number
+    return gathered(items)
 
 
 def known_items(values: object) -> Sequence[object] | None:
@@ -105,7 +104,10 @@ def known_items(values: object) -> Sequence[object] | None:
         return values
     if isinstance(values, control.range) and all(type(bound) is int for bound in values.bounds) and values.bounds[2]:
         return range(*values.bounds)  # type: ignore[arg-type]
-    return values.values() if isinstance(values, control.static_range) else None
+    if isinstance(values, control.static_range) and values.step != 0:
+        bounds = (values.arg1, values.arg2, values.step)
+        return values.values() if all(bound is None or type(bound) is int for bound in bounds) else None
+    return None
 
 
 @builtin

@@ -20,6 +20,7 @@ from .arithmetic import as_tensor
 from .builtin import builtin
 from .constexpr import constexpr, unwrap
 from .context import active, current
+from .extent import bounded
 from .inline import ConstexprFunction, Inlinable
 from .structure import Structure
 from .tensor import tensor
@@ -204,7 +205,7 @@ class Aggregate(Structure, metaclass=AggregateType):
         made: Aggregate = object.__new__(cls)  # type: ignore[arg-type]
         object.__setattr__(made, "_held", dict(held))
         object.__setattr__(made, "_open", open)
-        return made
+        return bounded(made)
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
@@ -270,6 +271,11 @@ class Aggregate(Structure, metaclass=AggregateType):
     def parts(self) -> tuple[object, ...]:
         """The fields that are not ``tl.constexpr``, in order."""
         return tuple(value for name, value in self._held.items() if not self._is_known(name))
+
+    @property
+    def contents(self) -> tuple[object, ...]:
+        """All fields."""
+        return tuple(self._held.values())
 
     def with_parts(self, parts: tuple[object, ...]) -> Aggregate:
         """The same aggregate of other parts."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from ..errors import TypeMismatch, UnknownName
 from .builtin import builtin
+from .extent import bounded
 from .structure import Structure
 from .tensor import tensor
 
@@ -21,6 +22,7 @@ class mapping(Structure):  # noqa: N801 -- a value of the language
 
     def __init__(self, entries: Mapping[Hashable, object]) -> None:
         self.entries = dict(entries)
+        bounded(self)
 
     def __str__(self) -> str:
         return str(self.entries)
@@ -29,6 +31,11 @@ class mapping(Structure):  # noqa: N801 -- a value of the language
     def parts(self) -> tuple[object, ...]:
         """The values, in the order of the keys."""
         return tuple(self.entries.values())
+
+    @property
+    def contents(self) -> tuple[object, ...]:
+        """Keys and values."""
+        return *self.entries, *self.entries.values()
 
     def with_parts(self, parts: tuple[object, ...]) -> mapping:
         """A dictionary of the same keys."""

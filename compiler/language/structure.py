@@ -43,6 +43,11 @@ class Structure(Membered):
     def parts(self) -> tuple[object, ...]:
         """What it is made of: tensors and compile-time numbers."""
 
+    @property
+    def contents(self) -> tuple[object, ...]:
+        """All that it holds: its parts, and values of its form that may be large themselves."""
+        return self.parts
+
     @abstractmethod
     def with_parts(self, parts: tuple[object, ...]) -> Structure:
         """The same structure of other parts, which stand in the order of :attr:`parts`."""

@@ -7,11 +7,10 @@ import operator
 from collections.abc import Callable
 
 from ..errors import NotComputable, UnsupportedSyntax
+from ..language.extent import MAX_LENGTH, bounded
 
 #: Integers beyond this many bits are refused; the widest type of the language has 64.
 MAX_BITS = 256
-#: Longest string, and most leaves of a tuple, that a compilation may make.
-MAX_LENGTH = 10_000
 
 BINARY: dict[type[ast.operator], Callable[[object, object], object]] = {
     ast.Add: operator.add,
@@ -53,27 +52,12 @@ def binary(op: ast.operator, lhs: object, rhs: object) -> object:
     """``lhs op rhs`` of compile-time values; raises NotComputable with what Python said, or past the limits."""
     _guard(op, lhs, rhs)
     try:
-        return bounded(BINARY[type(op)](lhs, rhs))
+        result = bounded(BINARY[type(op)](lhs, rhs))
+        if isinstance(result, complex):
+            raise ValueError("the result is complex")
+        return result
     except (TypeError, ValueError, ArithmeticError, KeyError) as error:
         raise NotComputable(f"{lhs!r} and {rhs!r} at compile time: {error}") from None
-
-
-def bounded(value: object) -> object:
-    """``value``, unless it is a string or tuple past MAX_LENGTH: nested tuples grow exponentially when doubled."""
-    if isinstance(value, str | tuple) and _room_after(value, MAX_LENGTH) < 0:
-        raise UnsupportedSyntax(f"longer than {MAX_LENGTH} elements")
-    return value
-
-
-def _room_after(value: object, room: int) -> int:
-    """What is left of ``room`` after the leaves of a value; below 0 as soon as they do not fit."""
-    if not isinstance(value, tuple):
-        return room - (len(value) if isinstance(value, str) else 1)
-    for item in value:
-        room = _room_after(item, room)
-        if room < 0:
-            break
-    return room
 
 
 def _guard(op: ast.operator, lhs: object, rhs: object) -> None:

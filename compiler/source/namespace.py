@@ -20,6 +20,7 @@ from ..ir.types import Pointer, Scalar
 from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
+from ..language.extent import gathered
 from ..language.inline import ConstexprFunction, Inlinable
 from ..language.mappings import mapping
 from ..language.named import is_named_tuple, with_items
@@ -310,7 +311,7 @@ def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
             if isinstance(home, LanguageModule):
                 return home.member(name)
         case ast.Tuple(elts=items):
-            return constants.bounded(tuple(evaluate_constant(item, namespace) for item in items))
+            return gathered(evaluate_constant(item, namespace) for item in items)
         case ast.UnaryOp(op=op, operand=operand):
             return constants.unary(op, evaluate_constant(operand, namespace))
         case ast.BinOp(left=left, op=op, right=right):

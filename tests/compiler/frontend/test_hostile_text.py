@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 
 import deuteron as triton
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import CompilationError, UnsupportedSyntax
+from deuteron.compiler.frontend.lower import lower
 from deuteron.compiler.source.parsing import MAX_NESTING
 
 HEAD = "import triton\nimport triton.language as tl\n"
@@ -113,3 +115,78 @@ def test_annotations_of_aggregates_are_never_executed(annotation: str) -> None:
 def test_an_aggregate_inherits_from_aggregates_alone(base: str) -> None:
     with pytest.raises(UnsupportedSyntax, match="the aggregate B"):
         identity(AGGREGATES + f"BASE = {base}\n@aggregate\nclass B(BASE):\n    y: tl.tensor\n", body("    y = B"))
+
+
+EMPTY = "E = ()\nA = (E,) * 9999\nB = (A,) * 9999\nC = (B,) * 9999\n"
+
+
+@pytest.mark.parametrize("text", [EMPTY, EMPTY.replace("()", '("",)'), EMPTY.replace("()", "(((),),)")])
+def test_elements_that_hold_nothing_count(text: str) -> None:
+    with pytest.raises(UnsupportedSyntax, match="longer than 10000"):
+        identity(text, body("    y = C"))
+
+
+def lowered(lines: str, text: str = "") -> None:
+    """Compile a kernel of these lines to tile IR."""
+    indented = "".join(f"    {line}\n" for line in lines.splitlines())
+    source = KernelSource.from_text(HEAD + text + body(indented), "k")
+    lower(source, {"p": "*i32", "n": "i32"}, {})
+
+
+PAIR = AGGREGATES.replace("A0:", "P:").replace("x: tl.tensor", "x: tl.constexpr\n    y: tl.constexpr")
+GIVEN = "@triton.jit\ndef given(*values):\n    return values\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x = (x, x)", "x = {0: x, 1: x}", "x = P(x, x)", "x = given(x, x)", "x = tl.aggregate_replace(x, x=x, y=x)"],
+)
+def test_no_value_doubles_for_ever(line: str) -> None:
+    with pytest.raises(UnsupportedSyntax, match="longer than 10000") as caught:
+        lowered(f"x = P(n is None, 1)\nfor i in tl.static_range(60):\n    {line}\nif n > 1:\n    x = x", PAIR + GIVEN)
+    assert caught.value.location is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = (" + "*t, " * 50_000 + ")",
+        "x = given(" + "*t, " * 50_000 + ")",
+        "x = [(i,) * 9999 for i in tl.static_range(190000)]",
+        "x = f'" + "{s}" * 50_000 + "'",
+    ],
+)
+def test_what_is_too_long_is_not_made_first(line: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnsupportedSyntax, match="longer than 10000"):
+            lowered(f"t = (1,) * 9999\ns = 'a' * 9999\n{line}", GIVEN)
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20, "it is gigabytes"
+    finally:
+        tracemalloc.stop()
+
+
+def test_values_inside_each_other_have_an_end() -> None:
+    with pytest.raises(UnsupportedSyntax, match="more than 50 levels deep"):
+        lowered("x = (n,)\nfor i in tl.static_range(60):\n    x = (x,)")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("x = f'{n is None:" + "9" * 5000 + "}'", "at most 64 wide"),
+        ("x = f'{1:²}'", "cannot format 1"),
+        ("x = f'{-5:c}'", "cannot format -5"),
+        ("x = (1, 2)[::0]", "slice step cannot be zero"),
+        ("x = (1, 2)['a':]", "slice indices"),
+        ("x = (-8) ** 0.5", "complex"),
+        ("for i in tl.static_range(1 << 80):\n    pass", "unrolls at most"),
+        ("x = [i for i in range(1 << 80)]", "longer than 10000"),
+        ("x = [i for i in tl.static_range(3, 9, 0)]", "a list comprehension over"),
+        ("x = [i for i in tl.static_range('a')]", "a list comprehension over"),
+    ],
+)
+def test_operations_that_python_refuses_are_refused_at_their_place(line: str, reason: str) -> None:
+    with pytest.raises(CompilationError, match=reason) as caught:
+        lowered(line)
+    assert caught.value.location is not None
