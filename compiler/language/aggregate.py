@@ -101,6 +101,8 @@ class AggregateType(ABCMeta):
         own = list(inspect.get_annotations(made))
         defaults = {key: kept[key] for key in own if key in kept}
         for key in defaults:
+            if isinstance(getattr(mcs, key, None), property):
+                raise TypeError(f"the field {key!r} of the aggregate {name} cannot have a default: choose another name")
             type.__delattr__(made, key)
         fields = _fields(made, own, _merged(inherited, "fields"), is_text)
         methods = {key: held for key, held in functions.items() if not isinstance(body[key], property)}

@@ -82,7 +82,7 @@ class KernelSource:
             early = any(is_compile_time(decorator) for decorator in node.decorator_list)
             return TextFunction(KernelSource(node.name, filename, node, namespace, lines, compile_time=early))
 
-        namespace = TextNamespace(tree, make)
+        namespace = TextNamespace(tree, filename, lines, make)
         try:
             found = namespace.lookup(name)
         except KeyError:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from ..errors import CompilationError, UnknownName, UnsupportedSyntax
+from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..ir.types import Pointer, Scalar
 from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
@@ -164,9 +164,14 @@ class TextNamespace:
     def __init__(
         self,
         tree: ast.Module,
+        filename: str,
+        lines: Sequence[str],
         make_function: Callable[[ast.FunctionDef], Inlinable],
     ) -> None:
+        self._filename, self._lines = filename, lines
         self._make_function = make_function
+        #: How many names are being made: what one is defined by is made in between.
+        self._under_way = 0
         self._known: dict[str, object] = {}
         self._pending: dict[str, ast.FunctionDef | ast.ClassDef | ast.expr] = {}
         for statement in tree.body:
@@ -208,20 +213,29 @@ class TextNamespace:
         """
         if name not in self._known:
             pending = self._pending.pop(name)  # KeyError: unknown; popped first, so a cycle is unknown too
-            if isinstance(pending, ast.FunctionDef):
-                self._known[name] = self._make_function(pending)
-            elif isinstance(pending, ast.ClassDef):
-                aggregate = any(map(_is_aggregate, pending.decorator_list))
-                self._known[name] = self._make_class(pending) if aggregate else self._make_holder(pending)
-            else:
-                self._known[name] = self._evaluate(name, pending)
+            self._under_way += 1
+            try:
+                self._known[name] = self._made(pending)
+            except RecursionError:
+                if self._under_way > 1:
+                    raise  # a class passes over what is no constant, but not over this
+                error = UnsupportedSyntax(f"{name!r} is defined by too many other constants, one by the other")
+                raise self._placed(error, pending) from None
+            finally:
+                self._under_way -= 1
         return self._known[name]
 
-    def _evaluate(self, name: str, pending: ast.expr) -> object:
-        try:
-            return unwrap(evaluate_constant(pending, self))
-        except RecursionError:
-            raise UnsupportedSyntax(f"{name!r} is defined by too many other constants, one by the other") from None
+    def _made(self, pending: ast.FunctionDef | ast.ClassDef | ast.expr) -> object:
+        if isinstance(pending, ast.FunctionDef):
+            return self._make_function(pending)
+        if isinstance(pending, ast.ClassDef):
+            aggregate = any(map(_is_aggregate, pending.decorator_list))
+            return self._make_class(pending) if aggregate else self._make_holder(pending)
+        return unwrap(evaluate_constant(pending, self))
+
+    def _placed(self, error: UnsupportedSyntax, node: ast.stmt | ast.expr) -> UnsupportedSyntax:
+        error.place(Location(self._filename, node.lineno, node.col_offset), self._lines[node.lineno - 1])
+        return error
 
     def _make_holder(self, node: ast.ClassDef) -> HelperModule:
         """A class that is not for kernels itself: its constants and jit functions are."""
@@ -238,6 +252,7 @@ class TextNamespace:
                         body[name] = constexpr(evaluate_constant(value, self))
                 case _:
                     pass
+        body = {name: value for name, value in body.items() if not _is_pythons(name)}
         if not body:
             raise KeyError(node.name)  # nothing of it is for kernels
         return HelperModule(type(node.name, (), body))
@@ -248,6 +263,9 @@ class TextNamespace:
         body: dict[str, object] = {"__module__": __name__, "__annotations__": annotations}
         for statement in node.body:
             match statement:
+                case ast.AnnAssign(target=ast.Name(id=name)) if _is_pythons(name):
+                    message = f"the aggregate {node.name} cannot have a field {name!r}: choose another name"
+                    raise self._placed(UnsupportedSyntax(message), statement)
                 case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=value):
                     annotations[name] = self._field_kind(node.name, name, kind)
                     if value is not None:
@@ -264,7 +282,7 @@ class TextNamespace:
                 raise TypeError(f"it can only inherit from other aggregates, not from {other[0]!r}")
             return AggregateType(node.name, tuple(bases) or (Aggregate,), body, is_text=True)  # type: ignore[arg-type]
         except (KeyError, TypeError) as error:
-            raise UnsupportedSyntax(f"the aggregate {node.name}: {error}") from error
+            raise self._placed(UnsupportedSyntax(f"the aggregate {node.name}: {error}"), node) from error
 
     def _field_kind(self, aggregate: str, field: str, annotation: ast.expr) -> object:
         """What an annotation stands for. Python executes those that are strings: here they are refused."""
@@ -275,6 +293,11 @@ class TextNamespace:
                 hint="write the type itself, without quotes",
             )
         return kind
+
+
+def _is_pythons(name: str) -> bool:
+    """Whether Python itself reads an attribute of this name when it makes a class."""
+    return name.startswith("__") and name.endswith("__")
 
 
 def _is_jit(decorator: ast.expr) -> bool:

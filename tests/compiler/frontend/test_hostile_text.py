@@ -190,3 +190,36 @@ def test_operations_that_python_refuses_are_refused_at_their_place(line: str, re
     with pytest.raises(CompilationError, match=reason) as caught:
         lowered(line)
     assert caught.value.location is not None
+
+
+@pytest.mark.parametrize("name", ["__slots__", "__qualname__", "__classcell__", "__module__", "__dict__", "__doc__"])
+def test_what_python_reads_of_a_class_is_no_constant(name: str) -> None:
+    function = f"    @triton.jit\n    def {name}():\n        pass\n"
+    for member in (f"    {name} = ('x', 'y')\n", function):
+        assert identity(f"class C:\n{member}    x = 3\n    y = 4\n", body("    y = C.x"))
+    with pytest.raises(UnsupportedSyntax, match=f"cannot have a field '{name}'") as caught:
+        identity(AGGREGATES + f"@aggregate\nclass B:\n    {name}: tl.constexpr = 3\n", body("    y = B"))
+    assert caught.value.source_line == f"    {name}: tl.constexpr = 3"
+
+
+@pytest.mark.parametrize("name", ["fields", "methods", "properties", "defaults", "initializer"])
+def test_fields_with_names_of_the_compiler(name: str) -> None:
+    fields = f"@aggregate\nclass B:\n    {name}: tl.constexpr"
+    assert identity(f"{AGGREGATES}{fields}\n", body("    y = B"))
+    with pytest.raises(UnsupportedSyntax, match=f"the field '{name}' of the aggregate B cannot have a default"):
+        identity(f"{AGGREGATES}{fields} = 3\n", body("    y = B"))
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "class C{0}:\n    X = C{1}.X\n",
+        "@aggregate\nclass C{0}:\n    x: C{1}\n",
+        "@aggregate\nclass C{0}(C{1}):\n    x: tl.tensor\n",
+    ],
+)
+def test_classes_by_classes_by_classes(link: str) -> None:
+    chain = "class C0:\n    X = 1\n" + "".join(link.format(i, i - 1) for i in range(1, 2500))
+    with pytest.raises(UnsupportedSyntax, match="'C2499' is defined by too many other constants") as caught:
+        identity(AGGREGATES + chain, body("    y = C2499"))
+    assert caught.value.source_line is not None and caught.value.source_line.startswith("class C2499")
