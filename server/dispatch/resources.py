@@ -9,7 +9,7 @@ from deuteron.compiler.errors import DeviceError
 from deuteron.compiler.runtime.devices import get_device, list_devices
 from deuteron.tuner import DeviceFingerprint
 
-_SELECTOR = re.compile(r"^(cpu|cuda(:\d+)?)$")
+_SELECTOR = re.compile(r"cpu|cuda(:[0-9]{1,4})?")
 
 
 def resources_of(device: str) -> dict[str, float]:
@@ -23,7 +23,7 @@ def resources_for(selector: str) -> dict[str, float]:
     Raises:
         DeviceError: the selector is not ``cpu``, ``cuda`` or ``cuda:N``.
     """
-    if not _SELECTOR.match(selector):
+    if not _SELECTOR.fullmatch(selector):
         raise DeviceError(f"device {selector!r} is not a device", hint="cpu, cuda or cuda:0")
     if selector == "cuda":
         return {"GPU": 1}

@@ -126,7 +126,7 @@ class ValidateBody(Body):
     workload: Workload = Field(description="As in a job.")
     shapes: list[dict[str, Integer]] | None = Field(None, min_length=1, description="As in a job.")
     dtypes: list[str] | None = Field(None, min_length=1, description="As in a job.")
-    device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.", pattern=r"^(cpu|cuda(:\d{1,4})?)$")
+    device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.", pattern=r"^(cpu|cuda(:[0-9]{1,4})?)$")
     seed: Seed = Field(0, description="Chooses the random configuration.")
     compile: StrictBool = Field(True, description="False checks everything but the kernel's body, in milliseconds.")
 
