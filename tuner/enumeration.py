@@ -7,6 +7,7 @@ counted and sampled component by component, without walking the product.
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ from .expression import Expression
 
 Axis: TypeAlias = tuple[str, tuple[Scalar, ...]]
 
-# Visiting a node costs 1-3 us, so these bound the time of one call to a few seconds, once per space.
-MAX_VISITS = 400_000
+# A step costs somewhat less than 1 us, so this bounds the time of one call to two seconds, once per space.
+MAX_STEPS = 2_000_000
+# Steps that a choice takes, besides those of the conditions on it.
+_CHOICE = 3
 MAX_LISTED = 50_000
 REJECTION_TRIES = 1_000
 RESTARTS = 40
@@ -33,8 +36,26 @@ class Conjunct:
     origin: str
 
 
-class TooManyVisits(Exception):  # noqa: N818 -- callers turn it into what it means to them
+class TooManySteps(Exception):  # noqa: N818 -- callers turn it into what it means to them
     """A walk was given up."""
+
+
+class Meter:
+    """What walks may cost together. Steps are nodes of expressions that are evaluated: conditions may be long, and
+    counting choices alone would say little about time."""
+
+    def __init__(self, most: int = MAX_STEPS) -> None:
+        self.most = self.left = most
+
+    def spend(self, steps: int) -> None:
+        """Count steps; raises TooManySteps where there are no more."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooManySteps
+
+    def renew(self) -> None:
+        """Begin anew."""
+        self.left = self.most
 
 
 def _schedule(
@@ -58,14 +79,14 @@ def walk(
     constants: Mapping[str, Scalar],
     *,
     struck: Counter[str] | None = None,
-    max_visits: int | None = None,
-    max_gap: int | None = None,
+    meter: Meter | None = None,
 ) -> Iterator[dict[str, Scalar]]:
     """Valid assignments of all axes in lexicographic order of the choices.
 
-    ``struck`` counts, per constraint, the points of the product that it was the first to strike out. A walk of more
-    than ``max_visits`` steps, or of more than ``max_gap`` from one point to the next, raises :class:`TooManyVisits`.
+    ``struck`` counts, per constraint, the points of the product that it was the first to strike out. Where the steps of
+    ``meter`` are spent, it raises :class:`TooManySteps`.
     """
+    spend = (meter or Meter(sys.maxsize)).spend
     names = [name for name, _ in axes]
     before, at = _schedule(names, conjuncts, constants)
     weights = [1] * len(axes)
@@ -73,13 +94,13 @@ def walk(
         weights[depth - 1] = weights[depth] * len(axes[depth][1])
     values: dict[str, Scalar] = dict(constants)
     for conjunct in before:
+        spend(conjunct.expression.nodes)
         if not conjunct.expression.evaluate(values):
             if struck is not None:
                 struck[conjunct.origin] += weights[0] * len(axes[0][1])
             return
     position = [0] * len(axes)
-    depth, visits, last = 0, 0, len(axes) - 1
-    gap_end = max_gap
+    depth, last = 0, len(axes) - 1
     while depth >= 0:
         name, choices = axes[depth]
         if position[depth] == len(choices):
@@ -88,18 +109,18 @@ def walk(
             continue
         values[name] = choices[position[depth]]
         position[depth] += 1
-        visits += 1
-        if max_visits is not None and visits > max_visits:
-            raise TooManyVisits
-        if gap_end is not None and visits > gap_end:
-            raise TooManyVisits
-        broken = next((c for c in at[depth] if not c.expression.evaluate(values)), None)
+        spend(_CHOICE)
+        broken = None
+        for conjunct in at[depth]:
+            spend(conjunct.expression.nodes)
+            if not conjunct.expression.evaluate(values):
+                broken = conjunct
+                break
         if broken is not None:
             if struck is not None:
                 struck[broken.origin] += weights[depth]
         elif depth == last:
             yield {n: values[n] for n in names}
-            gap_end = None if max_gap is None else visits + max_gap
         else:
             depth += 1
 
@@ -108,12 +129,12 @@ def first_point(
     axes: Sequence[Axis],
     conjuncts: Sequence[Conjunct],
     constants: Mapping[str, Scalar],
-    max_visits: int = MAX_VISITS,
+    meter: Meter,
 ) -> dict[str, Scalar] | None:
-    """The first point of :func:`walk`; None if there is none within ``max_visits`` steps."""
+    """The first point of :func:`walk`; None if there is none within the steps of ``meter``."""
     try:
-        return next(walk(axes, conjuncts, constants, max_visits=max_visits), None)
-    except TooManyVisits:
+        return next(walk(axes, conjuncts, constants, meter=meter), None)
+    except TooManySteps:
         return None
 
 
@@ -139,9 +160,9 @@ class Component:
                 product *= len(choices)
             return product
         try:
-            points = walk(self.axes, self.conjuncts, self.constants, max_visits=MAX_VISITS)
+            points = walk(self.axes, self.conjuncts, self.constants, meter=Meter())
             return sum(1 for _ in points)
-        except TooManyVisits:
+        except TooManySteps:
             return None
 
     def strike_counts(self) -> Counter[str]:
@@ -155,14 +176,15 @@ class Component:
         """A random valid point, None if there is none."""
         if self._listed is not None:
             return rng.choice(self._listed) if self._listed else None
-        for _ in range(REJECTION_TRIES):
+        each = sum(conjunct.expression.nodes for conjunct in self.conjuncts)
+        for _ in range(min(REJECTION_TRIES, MAX_STEPS // max(1, each))):
             point = {name: rng.choice(choices) for name, choices in self.axes}
             names = {**self.constants, **point}
             if all(conjunct.expression.evaluate(names) for conjunct in self.conjuncts):
                 return point
         for _ in range(RESTARTS):
             shuffled = [(name, tuple(rng.sample(c, len(c)))) for name, c in self.axes]
-            found = first_point(shuffled, self.conjuncts, self.constants, MAX_VISITS // RESTARTS)
+            found = first_point(shuffled, self.conjuncts, self.constants, Meter(MAX_STEPS // RESTARTS))
             if found is not None:
                 return found
         return None

@@ -244,16 +244,17 @@ class _Builder:
 
 
 class Expression:
-    """A parsed expression: ``text``, the free ``names`` in it, and how to evaluate it.
+    """A parsed expression: ``text``, the free ``names`` in it, of how many ``nodes`` it is, and how to evaluate it.
 
     Build with :meth:`parse`. Immutable; two expressions with the same text are equal.
     """
 
-    __slots__ = ("_run", "names", "text")
+    __slots__ = ("_run", "names", "nodes", "text")
 
-    def __init__(self, text: str, names: frozenset[str], run: _Run) -> None:
+    def __init__(self, text: str, names: frozenset[str], nodes: int, run: _Run) -> None:
         self.text = text
         self.names = names
+        self.nodes = nodes
         self._run = run
 
     @staticmethod
@@ -286,16 +287,17 @@ class Expression:
         """The value, which must be a number, as a float."""
         value = self.evaluate(names)
         if isinstance(value, str):
-            raise ExpressionError(f"gives the text {value!r}", text=self.text, column=0)
-        return float(value)
+            raise ExpressionError(f"gives the text {value!r}, not a number", text=self.text, column=0)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ExpressionError(
+                "gives a number of more than 1023 bits, which floats do not hold", text=self.text, column=0
+            ) from None
 
     def conjuncts(self) -> tuple[Expression, ...]:
         """The parts of a top-level ``and``, or the expression itself: each can be tested on its own."""
-        body = ast.parse(self.text, mode="eval").body
-        if not (isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And)):
-            return (self,)
-        parts = [ast.get_source_segment(self.text, value) for value in body.values]
-        return tuple(part for text in parts if text for part in Expression.parse(text).conjuncts())
+        return _conjuncts(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expression) and other.text == self.text
@@ -305,6 +307,15 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
+
+
+@lru_cache(maxsize=4096)
+def _conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    body = ast.parse(expression.text, mode="eval").body
+    if not (isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And)):
+        return (expression,)
+    parts = [ast.get_source_segment(expression.text, value) for value in body.values]
+    return tuple(part for text in parts if text for part in Expression.parse(text).conjuncts())
 
 
 @lru_cache(maxsize=4096)
@@ -325,4 +336,4 @@ def _parse(text: str) -> Expression:
         run = builder.build(tree.body)
     except _Fault as fault:
         raise ExpressionError(fault.message, text=text, column=fault.column, hint=fault.hint) from None
-    return Expression(text, frozenset(builder.names), run)
+    return Expression(text, frozenset(builder.names), builder.nodes, run)

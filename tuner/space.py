@@ -12,10 +12,11 @@ from msgspec.structs import force_setattr, replace
 
 from .codec import Document, Scalar, canonical_json, convert, expect_object, without_nulls
 from .enumeration import (
-    MAX_VISITS,
+    MAX_STEPS,
     Component,
     Conjunct,
-    TooManyVisits,
+    Meter,
+    TooManySteps,
     components,
     first_point,
     walk,
@@ -28,6 +29,8 @@ Configuration: TypeAlias = Mapping[str, Scalar]
 MAX_PARAMETERS = 64
 MAX_CHOICES = 1024
 MAX_CONSTRAINTS = 256
+#: Names, numbers and operators in all constraints together: each is looked at for every choice.
+MAX_NODES = 10_000
 
 
 def config_key(config: Configuration) -> str:
@@ -101,8 +104,12 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         clash = seen & set(self.constants)
         if clash:
             raise SpaceError(f"{min(clash)!r} is a parameter and also a fact of the shape or device")
-        for text in self.constraints:
-            Expression.parse(text)
+        nodes = sum(Expression.parse(text).nodes for text in self.constraints)
+        if nodes > MAX_NODES:
+            raise SpaceError(
+                f"the constraints of a space have {nodes} names, numbers and operators; at most {MAX_NODES}",
+                hint="drop those that follow from others",
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,8 +142,8 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         return size
 
     def count(self, limit: int | None = None) -> int | None:
-        """How many configurations are valid; None when finding out would visit more than some hundred thousand points
-        of one group of related parameters, or when there are more than ``limit``."""
+        """How many configurations are valid; None when finding out would take more than two million steps in
+        one group of related parameters, or when there are more than ``limit``."""
         total = 1
         for component in self._components:
             size = component.size
@@ -146,14 +153,17 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         return None if limit is not None and total > limit else total
 
     def configurations(self) -> Iterator[dict[str, Scalar]]:
-        """All valid configurations in order, lazily. Raises :class:`SpaceError` on the way when hundreds of thousands
-        of steps lead to no further one: such a space cannot be enumerated, only sampled."""
+        """All valid configurations in order, lazily. Raises :class:`SpaceError` on the way when two million
+        steps lead to no further one: such a space cannot be enumerated, only sampled."""
         self._require_bound()
+        meter = Meter()
         try:
-            yield from walk(self._axes(), self._conjuncts, self.constants, max_gap=MAX_VISITS)
-        except TooManyVisits:
+            for config in walk(self._axes(), self._conjuncts, self.constants, meter=meter):
+                yield config
+                meter.renew()
+        except TooManySteps:
             raise SpaceError(
-                f"valid configurations lie more than {MAX_VISITS} steps apart",
+                f"valid configurations lie more than {MAX_STEPS} steps apart",
                 hint="write constraints over few parameters each, and these parameters next to each other",
             ) from None
 
@@ -193,8 +203,9 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
             drawn |= part
         return {name: drawn[name] for name in self.names}
 
-    def nearest(self, preferred: Configuration) -> dict[str, Scalar]:
-        """``preferred`` if valid, else the valid configuration that keeps the longest prefix of its values.
+    def nearest(self, preferred: Configuration, meter: Meter | None = None) -> dict[str, Scalar]:
+        """``preferred`` if valid, else the valid configuration that keeps the longest prefix of its values; looked for
+        within the steps of ``meter``.
 
         Raises :class:`SpaceError` naming the constraints when the space is empty.
         """
@@ -207,7 +218,7 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
                 first, key = parameter.default, canonical_json(parameter.default)
             rest = [choice for choice in parameter.choices if canonical_json(choice) != key]
             axes.append((parameter.name, (first, *rest)))
-        config = first_point(axes, self._conjuncts, self.constants)
+        config = first_point(axes, self._conjuncts, self.constants, meter or Meter())
         if config is None:
             raise self._empty_error()
         return config
@@ -273,4 +284,7 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
                 "no configuration satisfies all constraints of the space:\n" + "\n".join(lines),
                 hint=f"these tie {', '.join(component.names)} together: widen their choices or drop a constraint",
             )
-        return SpaceError("no valid configuration was found in a space too large to list")
+        return SpaceError(
+            "no valid configuration was found in a space too large to list",
+            hint="give a default that satisfies the constraints, or write constraints over few parameters each",
+        )

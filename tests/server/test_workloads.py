@@ -13,6 +13,8 @@ from fastapi.testclient import TestClient
 from deuteron.server import Settings
 from deuteron.server.api.schemas.jobs import SCALE_JOB
 from deuteron.tuner import BUILTINS, WorkloadSpec, builtin_workload
+from deuteron.tuner.enumeration import Meter
+from deuteron.tuner.space import Configuration, Space
 from deuteron.tuner.workloads.schema import DESCRIPTIONS, workload_schema
 
 
@@ -31,6 +33,16 @@ def kernel(old: str, new: str) -> dict[str, Any]:
 
 def space(constraint: str) -> dict[str, Any]:
     return {"parameters": {"BLOCK": [256]}, "constraints": [constraint]}
+
+
+TENSOR = {"name": "y_ptr", "shape": ["n"], "role": "output"}
+#: An expression of 140 nodes.
+LONG = " + ".join(["n * n"] * 35)
+VAST = {"parameters": {name: list(range(1, 1025)) for name in ("BLOCK", "B")}, "constraints": ["BLOCK + B < 0"]}
+
+
+def tensors(shape: list[str]) -> dict[str, Any]:
+    return {"tensors": [{"name": "x_ptr", "shape": shape}, TENSOR]}
 
 
 def refused(client: TestClient, document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -94,6 +106,20 @@ def test_fields_alone_are_checked_without_a_compiler(client: TestClient, monkeyp
         ({"tensors": [{"name": "x_ptr", "shape": ["n"], "role": "out"}]}, "workload", "role 'out' is not possible"),
         ({"tensors": "x"}, "workload.tensors", "expected"),
         ({"colour": 1}, "workload", "colour"),
+        (tensors(["2 ** 500"] * 3), "workload.tensors[0].shape[0]", "'2 ** 500' is 32733"),
+        (tensors(["2 ** 60"] * 32), "shapes", "far too many GiB together"),
+        (tensors(["n"] * 20_000), "workload.tensors[0].shape", "20000 axes"),
+        ({"tensors": [TENSOR] * 20_000}, "workload.tensors", "20000 tensors"),
+        ({"scalars": {f"a{i}": "1" for i in range(20_000)}}, "workload.scalars", "20000 scalars"),
+        ({"constexprs": {f"a{i}": 1 for i in range(20_000)}}, "workload.constexprs", "20000 constexprs"),
+        ({"dims": [f"d{i}" for i in range(20_000)]}, "workload.dims", "20000 dims"),
+        ({"grid": ["1"] * 20_000}, "workload.grid", "20000 axes"),
+        ({"spaces": {f"a{i}": space("True") for i in range(9)}}, "workload.spaces", "9 spaces"),
+        ({"constexprs": {f"a{i}": LONG for i in range(100)}}, "workload", "names, numbers and operators together"),
+        ({"scalars": {"n": "2 ** 64", "factor": 1}}, "workload.scalars.n", "is 18446744073709551616 at n="),
+        ({"flops": "(1 << 1023) + ((1 << 1023) - 1)"}, "workload.flops", "which floats do not hold"),
+        ({"bytes": "1 << 900"}, "workload.bytes", "'1 << 900' is 8.45271e+270 at n="),
+        ({"space": VAST}, "workload.spaces.any", "too large to list"),
         ({"kernel": kernel("tl.arange", "tl.nowhere")}, "workload.kernel", "nowhere"),
         ({"kernel": kernel("i < n) * factor", "i < n) @ factor")}, "workload.kernel", "does not compile"),
         ({"kernel": kernel("def scale(", "def scale(((")}, "workload.kernel", ""),
@@ -107,6 +133,27 @@ def test_what_cannot_run_is_refused_with_its_field(
     errors = refused(client, job(**changes))
     assert errors[0]["where"].startswith(where)
     assert message in errors[0]["message"]
+
+
+def test_a_space_is_searched_for_a_default_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches: list[Meter | None] = []
+    search = Space.nearest
+
+    def counted(space: Space, preferred: Configuration, meter: Meter | None = None) -> dict[str, Any]:
+        searches.append(meter)
+        return search(space, preferred, meter)
+
+    monkeypatch.setattr(Space, "nearest", counted)
+    refused(client, {**job(space=space("BLOCK > 256")), "shapes": [{"n": 1024 + i} for i in range(50)]})
+    assert len(searches) == 2, "once for the job and once for the validation"
+    assert all(meter is not None for meter in searches)
+
+
+@pytest.mark.parametrize("device", ["cuda:0\n", "cuda:\u0663", "cuda:" + "9" * 60, "cpu\n"])
+def test_devices_are_spelled_in_one_way(client: TestClient, device: str) -> None:
+    for address in ("/v1/jobs", "/v1/workloads/validate"):
+        answer = client.post(address, json={**job(), "device": device})
+        assert answer.status_code == 422, answer.text
 
 
 def test_sizes_are_checked_at_every_shape(client: TestClient) -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from deuteron.tuner.enumeration import Component, Conjunct, TooManyVisits, components, walk
+from deuteron.tuner.enumeration import Component, Conjunct, Meter, TooManySteps, components, walk
 from deuteron.tuner.expression import Expression
 
 
@@ -50,9 +50,19 @@ def test_every_point_is_struck_once_by_the_first_constraint_that_it_breaks() -> 
 def test_a_constraint_prunes_as_soon_as_its_names_are_known() -> None:
     axes = [(name, tuple(range(100))) for name in "ABC"]
     rules = conjuncts("A < 2", "A + B < 1")
-    assert len(list(walk(axes, rules, {}, max_visits=100 + 200 + 100))) == 100
-    with pytest.raises(TooManyVisits):
-        list(walk(axes, rules, {}, max_visits=100 + 200 + 99))
+    # Three steps a choice, and one a node of each condition that is evaluated there.
+    steps = 100 * (3 + 3) + 200 * (3 + 5) + 100 * 3
+    assert len(list(walk(axes, rules, {}, meter=Meter(steps)))) == 100
+    with pytest.raises(TooManySteps):
+        list(walk(axes, rules, {}, meter=Meter(steps - 1)))
+
+
+def test_long_conditions_are_as_much_work_as_many_choices() -> None:
+    axes = tuple((name, tuple(range(200))) for name in "AB")
+    short, long = (Component(axes, tuple(conjuncts(text + " >= 0")), {}) for text in ("A*B", "+".join(["A*B"] * 38)))
+    assert short.size == 200 * 200
+    assert long.size is None
+    assert long.sample(random.Random(0)) is not None
 
 
 def test_parameters_are_related_through_third_ones() -> None:

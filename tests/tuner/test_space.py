@@ -99,6 +99,12 @@ def test_a_group_too_large_and_too_sparse_to_sample_is_an_error_not_a_hang() -> 
         next(space.configurations())
 
 
+def test_constraints_have_a_length_together() -> None:
+    parameters = tuple(Parameter(name, (1, 2)) for name in "AB")
+    with pytest.raises(SpaceError, match="have 10501 names, numbers and operators; at most 10000"):
+        Space(parameters, tuple(" + ".join(["A * B"] * 30) + f" > {i}" for i in range(-86, 0)) + ("A < 3",) * 3)
+
+
 def test_contradiction_names_the_worst_constraint() -> None:
     space = Space(
         (Parameter("BLOCK", (16, 32, 64)), Parameter("WARPS", (1, 2, 4))),

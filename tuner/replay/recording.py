@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from ..codec import Scalar
+from ..enumeration import Meter
 from ..errors import TunerError
 from ..space import Configuration, Parameter, Space, config_key
 from ..strategies import Outcome
@@ -55,7 +56,7 @@ class RecordedSpace(Space, frozen=True):
         """A recorded configuration, uniformly."""
         return dict(rng.choice(self.recorded))
 
-    def nearest(self, preferred: Configuration) -> dict[str, Scalar]:
+    def nearest(self, preferred: Configuration, meter: Meter | None = None) -> dict[str, Scalar]:
         """``preferred`` if it was recorded, else the first of the file."""
         return dict(preferred if self.contains(preferred) else self.recorded[0])
 

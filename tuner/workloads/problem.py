@@ -12,6 +12,7 @@ from deuteron.compiler.options import SCHEDULE_OPTIONS, effective_options
 from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 
 from ..codec import Document, Scalar
+from ..enumeration import Meter
 from ..errors import WorkloadError
 from ..expression import Expression
 from ..space import Configuration, Space
@@ -191,9 +192,10 @@ class Problem:
         space = strike_illegal(self.spec.space_for(device.kind), self.source, device.kind)
         return space.bind({**self.names, **facts})
 
-    def default(self, space: Space, kind: str) -> dict[str, Scalar]:
-        """The default configuration, moved into the space where the shape does not allow it."""
-        return space.nearest(self.spec.default_for(kind))
+    def default(self, space: Space, kind: str, meter: Meter | None = None) -> dict[str, Scalar]:
+        """The default configuration, moved into the space where the shape does not allow it; looked for within the
+        steps of ``meter``."""
+        return space.nearest(self.spec.default_for(kind), meter)
 
     def variant(self, config: Configuration) -> LaunchPlan:
         """Split ``config`` into constexprs and schedule, evaluate the constexprs and the grid."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -40,6 +41,13 @@ DTYPES = [
 PROBLEM_FACTS = ("dtype", "element_bytes")
 DEVICE_FACTS = ("sm_count", "shared_bytes")
 MOST_DIM_LETTERS = 64
+
+#: Most of what a workload may list, and most names, numbers and operators in all its expressions together: each is
+#: evaluated at every shape.
+MOST_DIMS = 64
+MOST_ARGUMENTS = 256
+MOST_AXES = 32
+MOST_NODES = 10_000
 
 _SOURCE = re.compile(r"(?P<argument>[A-Za-z_]\w*)(?:\.shape\[(?P<axis>\d+)\])?")
 
@@ -93,6 +101,7 @@ class Tensor(Document, frozen=True, forbid_unknown_fields=True):
         """Sizes may be numbers."""
         fields = without_nulls(value, where)
         if "shape" in fields:
+            _check_length(fields["shape"], MOST_AXES, f"{where}.shape", "axes")
             fields["shape"] = _expression_texts(fields["shape"], f"{where}.shape")
         return fields
 
@@ -139,6 +148,10 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
         faults = [*self._wrong_names(), *self._wrong_expressions()]
         if faults:
             raise WorkloadError(f"{self.name}: {faults[0].message}", hint=faults[0].hint, faults=faults)
+        nodes = sum(Expression.parse(text).nodes for text in self._expressions)
+        if nodes > MOST_NODES:
+            message = f"{self.name}: its expressions have {nodes} names, numbers and operators together"
+            raise WorkloadError(message, hint=f"at most {MOST_NODES}")
         for shape in self.shapes:
             self.check_shape(shape)
 
@@ -190,9 +203,9 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
         return found
 
     def _wrong_names(self) -> Iterator[Fault]:
-        names = [*(t.name for t in self.tensors), *self.scalars, *self.constexprs]
-        repeated = next((name for name in names if names.count(name) > 1), None)
-        if repeated is not None:
+        names = Counter([*(t.name for t in self.tensors), *self.scalars, *self.constexprs])
+        repeated, times = names.most_common(1)[0] if names else ("", 0)
+        if times > 1:
             yield Fault("workload.tensors", f"the argument {repeated!r} is described twice")
         reserved = ", ".join(PROBLEM_FACTS + DEVICE_FACTS)
         clash = set(self.dims) & {*PROBLEM_FACTS, *DEVICE_FACTS}
@@ -224,6 +237,14 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
                 yield Fault(
                     where, f"dims_from_arguments names the unknown dim {dim!r}", f"dims: {', '.join(self.dims)}"
                 )
+
+    @property
+    def _expressions(self) -> Iterator[str]:
+        """The texts of all but the constraints, for which :mod:`..space` has a limit of its own."""
+        yield from (text for tensor in self.tensors for text in tensor.shape)
+        yield from self.scalars.values()
+        yield from (value for value in self.constexprs.values() if isinstance(value, str))
+        yield from (*self.grid, self.flops, self.bytes)
 
     def _wrong_expressions(self) -> Iterator[Fault]:
         fixed = {*self.dims, *PROBLEM_FACTS}
@@ -263,15 +284,30 @@ class WorkloadSpec(Document, frozen=True, forbid_unknown_fields=True):
             kernel = KernelText.from_json(fields["kernel"], f"{where}.kernel")
             fields = {"name": kernel.name, **fields, "kernel": kernel}
         if isinstance(fields.get("tensors"), list | tuple):
+            _check_length(fields["tensors"], MOST_ARGUMENTS, f"{where}.tensors", "tensors")
             tensors = convert(fields["tensors"], list[object], f"{where}.tensors")
             fields["tensors"] = [Tensor.from_json(item, f"{where}.tensors[{i}]") for i, item in enumerate(tensors)]
         if "spaces" in fields:
             spaces = expect_object(fields["spaces"], f"{where}.spaces")
+            _check_length(spaces, len(DEVICE_KINDS), f"{where}.spaces", "spaces")
             fields["spaces"] = {kind: Space.from_json(item, f"{where}.spaces.{kind}") for kind, item in spaces.items()}
+        for name, most in (
+            ("dims", MOST_DIMS),
+            ("scalars", MOST_ARGUMENTS),
+            ("constexprs", MOST_ARGUMENTS),
+            ("grid", 3),
+        ):
+            _check_length(fields.get(name), most, f"{where}.{name}", name if name != "grid" else "axes")
         for name in ("scalars", "grid", "flops", "bytes"):
             if name in fields:
                 fields[name] = _expression_texts(fields[name], f"{where}.{name}")
         return {"scalars": {}, "constexprs": {}, **fields}
+
+
+def _check_length(value: object, most: int, where: str, what: str) -> None:
+    """Before what is listed is read, which takes longer than counting it."""
+    if isinstance(value, list | tuple | Mapping) and len(value) > most:
+        raise WorkloadError(f"{where}: {len(value)} {what}", hint=f"at most {most}")
 
 
 def parse_dim_source(text: str) -> tuple[str, int | None]:

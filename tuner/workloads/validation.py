@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from deuteron.compiler.errors import CompilationError, DeuteronError
 
-from ..codec import Scalar
+from ..codec import MOST_INTEGER, Scalar
+from ..enumeration import MAX_STEPS, Meter
 from ..errors import Fault, WorkloadError
 from ..expression import Expression
 from .problem import Problem
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Steps in which the default configurations of all problems together have to be found.
+MOST_STEPS = 2 * MAX_STEPS
+#: Most operations, or bytes of memory traffic, of one launch: numbers that floats hold, and rates made of them, too.
+MAX_AMOUNT = 1e30
 #: Most bytes that the tensors of one launch may have together.
 MAX_TENSOR_BYTES = 1 << 40
 
@@ -48,23 +53,33 @@ def faults_of(problems: Sequence[Problem], device: DeviceProperties) -> list[Fau
     if checks.value("workload.kernel", lambda: problems[0].source) is None:
         return checks.found
     checks.value("workload.tensors", lambda: problems[0].run_time_arguments)
-    checks.found += _constexpr_faults(problems[0])
+    for fault in _constexpr_faults(problems[0]):
+        checks.add(fault)
     if spec.reference != INTERPRETER:
         checks.value("workload.reference", lambda: find_reference(spec.reference))
+    meter = Meter(MOST_STEPS)
     for problem in problems:
         _check_sizes(checks, problem)
-        _check_space(checks, problem, device)
-    return list(dict.fromkeys(checks.found))
+        _check_space(checks, problem, device, meter)
+    return checks.found
 
 
 class _Checks:
     """Collects what raises; of one field only the first fault."""
 
     def __init__(self) -> None:
-        self.found: list[Fault] = []
+        self._by_field: dict[str, Fault] = {}
+
+    @property
+    def found(self) -> list[Fault]:
+        """The faults, in the order in which they were found."""
+        return list(self._by_field.values())
 
     def value(self, where: str, make: Callable[[], T]) -> T | None:
-        """What ``make`` returns; None, and a fault of ``where``, if it raises."""
+        """What ``make`` returns; None, and a fault of ``where``, if it raises. A field that has a fault is not looked
+        at again, at no other shape."""
+        if where in self._by_field:
+            return None
         try:
             return make()
         except DeuteronError as error:
@@ -77,8 +92,7 @@ class _Checks:
 
     def add(self, fault: Fault) -> None:
         """Note a fault, unless its field has one."""
-        if all(fault.where != known.where for known in self.found):
-            self.found.append(fault)
+        self._by_field.setdefault(fault.where, fault)
 
 
 def _constexpr_faults(problem: Problem) -> Iterator[Fault]:
@@ -102,14 +116,18 @@ def _check_sizes(checks: _Checks, problem: Problem) -> None:
         value = checks.expression(where, text, problem.names)
         if isinstance(value, str | bool):
             checks.add(Fault(where, f"the scalar {name!r} is {value!r}, not a number"))
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            checks.add(Fault(where, f"the scalar {name!r} is {value} {at}", "at most 64 bits"))
     for field in ("flops", "bytes"):
         where = f"workload.{field}"
-        value = checks.expression(where, getattr(problem.spec, field), problem.names)
-        if isinstance(value, str):
-            checks.add(Fault(where, f"gives the text {value!r}, not a number"))
+        text = getattr(problem.spec, field)
+        amount = checks.value(where, lambda text=text: Expression.parse(text).evaluate_number(problem.names))  # type: ignore[misc]
+        if amount is not None and abs(amount) > MAX_AMOUNT:
+            checks.add(Fault(where, f"{text!r} is {amount:g} {at}", f"at most {MAX_AMOUNT:g}"))
     total = _total_bytes(problem)
     if total is not None and total > MAX_TENSOR_BYTES:
-        message = f"{at} the tensors have {total / 2**30:,.0f} GiB together"
+        shown = f"{total >> 30:,}" if total < MAX_TENSOR_BYTES << 60 else "far too many"
+        message = f"{at} the tensors have {shown} GiB together"
         checks.add(Fault("shapes", message, f"at most {MAX_TENSOR_BYTES >> 30} GiB"))
 
 
@@ -125,6 +143,8 @@ def _check_tensor(checks: _Checks, problem: Problem, number: int, tensor: Tensor
         elif size < 1:
             hint = "sizes are expressions over the dims that are at least 1 for every shape"
             checks.add(Fault(where, f"{text!r} is {size} {at}: the tensor {tensor.name!r} has no elements", hint))
+        elif size > MOST_INTEGER:
+            checks.add(Fault(where, f"{text!r} is {size} {at}", f"at most {MOST_INTEGER}"))
 
 
 def _total_bytes(problem: Problem) -> int | None:
@@ -134,11 +154,11 @@ def _total_bytes(problem: Problem) -> int | None:
         return None
 
 
-def _check_space(checks: _Checks, problem: Problem, device: DeviceProperties) -> None:
+def _check_space(checks: _Checks, problem: Problem, device: DeviceProperties, meter: Meter) -> None:
     spec = problem.spec
     where = f"workload.spaces.{device.kind if device.kind in spec.spaces else 'any'}"
     space = checks.value(where, lambda: problem.full_space(device))
-    default = None if space is None else checks.value(where, lambda: problem.default(space, device.kind))
+    default = None if space is None else checks.value(where, lambda: problem.default(space, device.kind, meter))
     if space is None or default is None:
         return
     for number, constraint in enumerate(space.constraints):
