@@ -165,7 +165,7 @@ class Database:
         """Whether the file of a SQLite database was deleted, or another put in its place, since it was opened: all that
         is written goes where nobody will find it. Looks at one connection."""
         with self.engine.connect() as connection:
-            opened = connection.info.get(_FILE)
+            opened: tuple[int, int] | None = connection.info.get(_FILE)
         if opened is None:
             return False
         try:
