@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 # What a GPU job is compiled for while no GPU has announced itself.
 _USUAL_TARGET = "cuda:90a"
 
-# Compiling takes a core for a second or more. Requests beyond these wait for their turn.
+# Compiling takes a core for a second or more, and half a minute for some kernels. A few requests beyond these wait for
+# their turn, and not for long: waiting requests hold threads, of which the service has 40, that others need.
 _compilers = threading.BoundedSemaphore(2)
-# Who only looks does not wait for long: waiting requests hold threads that others need.
+_places = threading.BoundedSemaphore(10)
 _TURN_S = 5.0
 
 
@@ -72,6 +74,9 @@ def check_job(context: ServiceContext, spec: JobSpec) -> list[Fault]:
 
     A built-in workload is not compiled. Neither is a kernel refused that takes very long to compile: the worker has
     more patience.
+
+    Raises:
+        HttpProblem: 503, others are compiling, and went on for too long.
     """
     target = target_of(context, spec.device)
     found = faults_of(list(spec.problems()), target.properties)
@@ -82,9 +87,13 @@ def check_job(context: ServiceContext, spec: JobSpec) -> list[Fault]:
 
 def compile_for(spec: JobSpec, target: JobTarget, *, others: int) -> list[CompiledConfig]:
     """The default configuration, and random ones, of the job's first shape and dtype, compiled. Their fields are
-    sound."""
+    sound.
+
+    Raises:
+        HttpProblem: 503, others are compiling, and went on for too long.
+    """
     problem = next(spec.problems())
-    with _compilers:
+    with _turn():
         return compile_some(problem, target.properties, target.target, others=others, seed=spec.seed)
 
 
@@ -98,14 +107,27 @@ def show_code(context: ServiceContext, job: Job, dims: Mapping[str, int], dtype:
     """
     spec = JobSpec.from_json(json.loads(job.spec))
     problem = Problem(spec.workload, dims, dtype)
-    if not _compilers.acquire(timeout=_TURN_S):
-        raise HttpProblem(
-            503, "compilers-busy", "other kernels are being compiled", hint="try again", headers={"Retry-After": "5"}
-        )
-    try:
+    with _turn():
         return show_stages(problem, config, _target_of_job(context, job))
+
+
+@contextmanager
+def _turn() -> Iterator[None]:
+    """Compiling while no more than two do. Raises HttpProblem, at once where enough others wait."""
+    busy = HttpProblem(
+        503, "compilers-busy", "other kernels are being compiled", hint="try again", headers={"Retry-After": "5"}
+    )
+    if not _places.acquire(blocking=False):
+        raise busy
+    try:
+        if not _compilers.acquire(timeout=_TURN_S):
+            raise busy
+        try:
+            yield
+        finally:
+            _compilers.release()
     finally:
-        _compilers.release()
+        _places.release()
 
 
 def _target_of_job(context: ServiceContext, job: Job) -> str:

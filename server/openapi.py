@@ -47,7 +47,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         "GET /v1/jobs lists them",
     ),
     "503": _problem(
-        "The database does not answer; `Retry-After` says when to ask again.",
+        "The database does not answer, or too many kernels are being compiled; `Retry-After` says when to ask again.",
         HTTPStatus.SERVICE_UNAVAILABLE,
         "database-unavailable",
         "the database did not answer",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from deuteron.server import Settings
+from deuteron.server import Settings, checking
 from deuteron.server.api.schemas.jobs import SCALE_JOB
 from deuteron.tuner import BUILTINS, WorkloadSpec, builtin_workload
 from deuteron.tuner.enumeration import Meter
@@ -204,6 +205,30 @@ def test_a_kernel_that_crashes_the_compiler_harms_nobody(client: TestClient, mon
     answer = client.post("/v1/jobs", json=job(kernel={"name": "scale", "source": source}))
     assert answer.status_code in (202, 422)
     assert client.get("/v1/jobs").status_code == 200
+
+
+def test_submissions_do_not_wait_for_compilers_without_end(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_TURN_S", 0.01)
+    with ExitStack() as compiling:
+        for _ in range(2):
+            compiling.enter_context(checking._compilers)
+        for address in ("/v1/jobs", "/v1/workloads/validate"):
+            busy = client.post(address, json=SCALE_JOB)
+            assert (busy.status_code, busy.json()["type"]) == (503, "urn:deuteron:problem:compilers-busy")
+            assert int(busy.headers["Retry-After"]) > 0
+        assert client.post("/v1/workloads/validate", json={**SCALE_JOB, "compile": False}).json()["valid"]
+    assert client.get("/v1/jobs").json()["jobs"] == []
+    assert client.post("/v1/jobs", json=SCALE_JOB).status_code == 202
+
+
+def test_only_a_few_submissions_wait_for_compilers(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_TURN_S", 600.0)
+    with ExitStack() as others:
+        for _ in range(2):
+            others.enter_context(checking._compilers)
+        for _ in range(10):
+            others.enter_context(checking._places)
+        assert client.post("/v1/jobs", json=SCALE_JOB).status_code == 503, "it would wait for ten minutes"
 
 
 def test_a_gpu_job_is_compiled_for_the_gpu_that_announced_itself(client: TestClient) -> None:
