@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ..errors import UnsupportedSyntax
 from .structure import Structure
@@ -14,9 +14,6 @@ T = TypeVar("T")
 MAX_LENGTH = 10_000
 #: Most tuples and structures inside each other. What walks through values calls itself a few times a level.
 MAX_LEVELS = 50
-
-#: Most of what long tuples hold.
-_PLAIN = frozenset({bool, float, int, type(None)})
 
 
 def bounded(value: T) -> T:
@@ -49,13 +46,14 @@ def _extent(value: object) -> int:
     """The number of all elements, of which no more are looked at than there may be."""
     level, length = [value], 0
     for _ in range(MAX_LEVELS):
-        inner = [contents for item in level if (contents := _contents(item)) is not None]
+        # Kinds first: most long tuples hold numbers alone, and a kernel may add to one thousands of times.
+        kinds = {kind for kind in set(map(type, level)) if issubclass(kind, str | tuple | Structure)}
+        if not kinds:
+            return length
+        inner = [_contents(item) for item in level if type(item) in kinds]
         length += sum(map(len, inner))
         _check(length)
-        inner = [contents for contents in inner if not isinstance(contents, str)]
-        level = [item for contents in inner for item in contents if type(item) not in _PLAIN]
-        if not level:
-            return length
+        level = [item for contents in inner if not isinstance(contents, str) for item in contents]
     raise UnsupportedSyntax(f"values inside each other, more than {MAX_LEVELS} levels deep")
 
 
@@ -64,7 +62,5 @@ def _check(length: int) -> None:
         raise UnsupportedSyntax(f"longer than {MAX_LENGTH} elements")
 
 
-def _contents(value: object) -> str | tuple[object, ...] | None:
-    if isinstance(value, str | tuple):
-        return value
-    return value.contents if isinstance(value, Structure) else None
+def _contents(value: object) -> str | tuple[object, ...]:
+    return value.contents if isinstance(value, Structure) else cast(str | tuple[object, ...], value)
