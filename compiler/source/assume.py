@@ -187,10 +187,12 @@ def _literal_config(item: ast.expr) -> dict[str, object] | None:
     try:
         found = ast.literal_eval(item.args[0]) if item.args else {}
         options = {k.arg: ast.literal_eval(k.value) for k in item.keywords if k.arg}
-    except ValueError:
+    except (TypeError, ValueError):  # not literal, or a dictionary of lists
+        return None
+    if not isinstance(found, dict):
         return None
     known = {n: v for n, v in options.items() if n in SCHEDULE_OPTIONS}
-    return {str(n): v for n, v in dict(found).items()} | known
+    return {str(n): v for n, v in found.items()} | known
 
 
 def _last_name(function: ast.expr) -> str:

@@ -44,7 +44,7 @@ def listed_configs(source: KernelSource) -> ListedConfigs:
             for part in _summands(configs):
                 try:
                     found += _as_configs(_Reader(_module_of(source)).value(part, {}))
-                except (_Unknown, DeuteronError, TypeError, ValueError, ArithmeticError) as error:
+                except (_Unknown, DeuteronError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
                     unread = f"{ast.unparse(part)[:60]} is not known without running the file ({error})"
     return ListedConfigs(tuple(found[:MOST_CONFIGS]), unread)
 
@@ -96,14 +96,17 @@ class _Reader:
                 case _:
                     pass
 
-    def value(self, node: ast.expr, scope: Mapping[str, object]) -> object:
-        """What an expression gives; raises _Unknown."""
-        self.steps += 1
+    def _spend(self, steps: int) -> None:
+        self.steps += steps
         if self.steps > MOST_STEPS:
             raise _Unknown("it takes too long")
+
+    def value(self, node: ast.expr, scope: Mapping[str, object]) -> object:
+        """What an expression gives; raises _Unknown."""
+        self._spend(1)
         match node:
-            case ast.Constant(value=value):
-                return value
+            case ast.Constant(value=int() | float() | str() | bool() | None):
+                return node.value
             case ast.Name(id=name):
                 return self._name(name, scope)
             case ast.List(elts=items) | ast.Tuple(elts=items):
@@ -153,8 +156,9 @@ class _Reader:
         found = self.value(node, scope)
         if not isinstance(found, list | range | dict):
             raise _Unknown(f"{ast.unparse(node)[:40]!r} is no list")
-        if len(found) > MOST_STEPS:
+        if isinstance(found, range) and found[MOST_STEPS:]:  # len() counts to 2**63 alone
             raise _Unknown("it takes too long")
+        self._spend(len(found))
         return list(found)
 
     def _dict(self, node: ast.Dict, scope: Mapping[str, object]) -> dict[object, object]:
@@ -164,13 +168,13 @@ class _Reader:
             if key is not None:
                 made[self.value(key, scope)] = found
             elif isinstance(found, dict):
+                self._spend(len(found))
                 made |= found
         return made
 
     def _sum(self, left: object, right: object) -> object:
         if isinstance(left, list) and isinstance(right, list):
-            if len(left) + len(right) > MOST_STEPS:
-                raise _Unknown("it takes too long")
+            self._spend(len(left) + len(right))
             return left + right
         return self._arithmetic(ast.Add(), left, right)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deuteron.compiler import KernelSource
+from deuteron.compiler.source.assume import literal_configs
 from deuteron.compiler.source.configs import listed_configs
 
 KERNEL = "\n@triton.autotune({}, key=[])\n@triton.jit\ndef k(x, B: tl.constexpr):\n    pass\n"
@@ -60,6 +61,11 @@ def test_as_python_reads_them(before: str, configs: str) -> None:
             "A40",
             "",
         ),
+        ("A = list(range(9000))\nB = [" + "*A, " * 20_000 + "]\n", "[triton.Config({'B': B})]", "too long"),
+        ("", "[triton.Config({'B': b'a' * 10 ** 9})]", "b'a'"),
+        ("", "[triton.Config({'B': [x for x in range(10 ** 30)]})]", "too long"),
+        ("def made():\n    return made()\n", "made()", "recursion"),
+        ("".join(f"A{i} = A{i + 1}\n" for i in range(2000)) + "A2000 = []\n", "A0", "recursion"),
         ("", "3", "no list"),
         ("", "[1, 2]", "no Config"),
     ],
@@ -68,6 +74,12 @@ def test_what_is_not_known_is_said(before: str, configs: str, why: str) -> None:
     found = listed_configs(KernelSource.from_text(HEAD + before + KERNEL.format(configs), "k"))
     assert found.configs == ()
     assert found.unread is not None and why in found.unread
+
+
+@pytest.mark.parametrize("values", ["{[1]: 2}", "[1, 2]", "{1, 2}", "3", "{1: 2}, kwargs={[1]: 2}"])
+def test_literals_that_are_no_configuration_are_passed_over(values: str) -> None:
+    text = KERNEL.format(f"[triton.Config({values}, num_warps=4), triton.Config({{'B': 16}})]")
+    assert list(literal_configs(KernelSource.from_text(HEAD + text, "k")))[-1] == {"B": 16}
 
 
 def test_the_known_part_of_a_sum_is_read() -> None:
