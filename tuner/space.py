@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import ClassVar, TypeAlias
@@ -10,7 +11,7 @@ from typing import ClassVar, TypeAlias
 from msgspec import field
 from msgspec.structs import force_setattr, replace
 
-from .codec import Document, Scalar, canonical_json, convert, expect_object, without_nulls
+from .codec import MOST_INTEGER, Document, Scalar, canonical_json, convert, expect_object, without_nulls
 from .enumeration import (
     MAX_STEPS,
     Component,
@@ -31,6 +32,8 @@ MAX_CHOICES = 1024
 MAX_CONSTRAINTS = 256
 #: Names, numbers and operators in all constraints together: each is looked at for every choice.
 MAX_NODES = 10_000
+#: The largest numbers that a choice can be, which JSON and other languages can hold.
+_MOST: Mapping[type, int | float] = {bool: 1, int: MOST_INTEGER, float: sys.float_info.max}
 
 
 def config_key(config: Configuration) -> str:
@@ -59,6 +62,14 @@ class Parameter(Document, frozen=True, forbid_unknown_fields=True, omit_defaults
             raise SpaceError(f"the parameter {self.name!r} has no choices")
         if len(self.choices) > MAX_CHOICES:
             raise SpaceError(f"the parameter {self.name!r} has {len(self.choices)} choices; at most {MAX_CHOICES}")
+        beyond = [
+            choice
+            for choice in self.choices
+            if isinstance(choice, int | float) and not abs(choice) <= _MOST[type(choice)]
+        ]
+        if beyond:
+            hint = "whole numbers of 64 bits, and floats that are finite"
+            raise SpaceError(f"the parameter {self.name!r} has the choice {beyond[0]!r}", hint=hint)
         if self.default is None:
             force_setattr(self, "default", self.choices[0])
         keys = [canonical_json(choice) for choice in self.choices]

@@ -99,6 +99,12 @@ def test_a_group_too_large_and_too_sparse_to_sample_is_an_error_not_a_hang() -> 
         next(space.configurations())
 
 
+@pytest.mark.parametrize("choice", [float("inf"), float("nan"), 1 << 63, -(1 << 70)])
+def test_choices_are_numbers_that_json_holds(choice: float) -> None:
+    with pytest.raises(SpaceError, match=f"'A' has the choice {choice!r}"):
+        Parameter("A", (1, choice))
+
+
 def test_constraints_have_a_length_together() -> None:
     parameters = tuple(Parameter(name, (1, 2)) for name in "AB")
     with pytest.raises(SpaceError, match="have 10501 names, numbers and operators; at most 10000"):
