@@ -93,6 +93,10 @@ class DeviceArray(Protocol):
         LaunchError when it is empty or of another dtype."""
         ...
 
+    def part(self, start: int, shape: Sequence[int], dtype: str) -> DeviceArray:
+        """An array that shares this one's memory from byte ``start`` on, and keeps it."""
+        ...
+
 
 class Device(ABC):
     """One place where kernels run. Obtain it from :func:`.devices.get_device`; there is one object per device."""

@@ -61,6 +61,17 @@ def test_arrays_round_trip(gpu: Any, dtype: str) -> None:
     assert gpu.empty((0,), dtype).to_numpy().size == 0
 
 
+def test_parts_of_arrays_share_their_memory(gpu: Any) -> None:
+    whole = gpu.array(np.arange(64, dtype=np.uint8))
+    part = whole.part(16, (2, 3), "f32")
+    part.copy_from(np.ones((2, 3), np.float32))
+    expected = np.arange(64, dtype=np.uint8)
+    expected[16:40] = np.ones(6, np.float32).view(np.uint8)
+    np.testing.assert_array_equal(whole.to_numpy(), expected)
+    del whole
+    np.testing.assert_array_equal(part.to_numpy(), np.ones((2, 3)))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32])
 @pytest.mark.parametrize("n", [1, 63, 64, 1000, 12345])
 def test_vector_add(gpu: Any, dtype: Any, n: int) -> None:

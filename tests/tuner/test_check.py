@@ -93,6 +93,33 @@ def test_who_writes_into_inputs_spoils_no_other_verdict(tmp_path: Path) -> None:
     assert checker.check(right).ok
 
 
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ("tl.store(y_ptr + o, y, mask=o < n + 1)", "wrote 4 bytes behind 'y_ptr'"),
+        ("tl.store(y_ptr - 1, 7.0)", "wrote 4 bytes before 'y_ptr'"),
+        ("tl.store(x_ptr + n + 1 + o % 2, y, mask=mask)", "wrote 8 bytes behind 'x_ptr'"),
+        ("tl.store(x_ptr - 2 + 0 * o, y); tl.store(y_ptr + n, 1.0)", "'x_ptr'; wrote 4 bytes behind 'y_ptr'"),
+        ("tl.store(y_ptr - 1024 + tl.arange(0, 1024), 0.0)", "wrote 4096 bytes or more before 'y_ptr'"),
+    ],
+)
+def test_who_writes_outside_the_tensors_is_wrong(
+    tmp_path: Path, kind: Literal["cpu", "cuda"], store: str, said: str
+) -> None:
+    """The result is right, and the memory around it belongs to others. It spoils no other verdict."""
+    text = TEXT.replace("    if WRONG != 3:\n", f"    if WRONG == 4:\n        {store}\n    if WRONG != 3:\n")
+    (tmp_path / "outside.py").write_text(text)
+    problem = Problem(resolve_workload(f"{tmp_path / 'outside.py'}:kernel"), {"n": 1000}, "f32")
+    right, outside = ({"WRONG": wrong, "BLOCK": 64} for wrong in (0, 4))
+    checker = checker_of(problem, kind=kind)
+    for _ in range(2):
+        assert said in str(checker.check(outside).message)
+        assert checker.check(right).ok
+    checker.launch(outside)()  # as one that writes outside now and then only
+    assert checker.check(right).ok
+
+
 @pytest.mark.parametrize(("n", "fits"), [(1024, True), (1000, False)])
 def test_what_is_measured_is_what_launches_at_these_sizes_run(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, n: int, fits: bool

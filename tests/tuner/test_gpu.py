@@ -96,3 +96,32 @@ def test_illegal_access_is_a_label_and_the_search_goes_on(tmp_path: Path) -> Non
     trials, _ = tune(spec, tmp_path / "out")
     status = {(t.config["BLOCK"], t.config["FAR"]): t.status for t in trials if t.phase == "screen"}
     assert status == {(256, 0): "ok", (256, 1): "crashed", (512, 0): "ok", (512, 1): "crashed"}
+
+
+OUTSIDE = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, MORE: tl.constexpr):
+    o = tl.program_id(0) * 256 + tl.arange(0, 256)
+    tl.store(y_ptr + o, tl.load(x_ptr + o, mask=o < n) * 2, mask=o < n + MORE)
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n"]}, {"name": "y_ptr", "shape": ["n"], "role": "output"}],
+    "scalars": {"n": "n"},
+    "grid": ["cdiv(n, 256)"],
+    "space": {"parameters": {"MORE": [0, 1]}},
+}
+"""
+
+
+def test_what_writes_outside_its_tensors_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "outside.py").write_text(OUTSIDE)
+    workload = resolve_workload(f"{tmp_path / 'outside.py'}:kernel")
+    trials, _ = tune(JobSpec(workload, ({"n": 100_000},), ("f32",), "cuda:0", Budget(6)), tmp_path / "out")
+    said = {t.config["MORE"]: t.error for t in trials if t.phase == "screen"}
+    assert said == {0: None, 1: "wrote 4 bytes behind 'y_ptr'"}

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from deuteron.compiler.ir.parser import parse_function
+from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets.interpreter.launch import run
@@ -26,6 +27,7 @@ from ..workloads.widen import count_nan, widened
 from .comparison import Judge
 from .compilation import compile_variant
 from .cores import cores_of_all
+from .margins import Margins
 from .processes import MEASURING_PROCESSES
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Checker:
     """Tensors of one problem on one device, and what they must become.
 
     Inputs are made from ``seed``; outputs are poisoned before each check, so an element that is not written is wrong.
+    Margins around all of them show what is written outside (:mod:`.margins`).
     With a NumPy reference the expected result is computed in float64 from the very inputs, rounded to their dtype.
     Without one, the default configuration is compared with the interpreter at a small shape (:func:`small_case`), and
     then gives the expected result at the real shape.
@@ -64,21 +67,24 @@ class Checker:
         self._device = device
         self._compiled = compiled
         self._initial = initial_contents(problem, seed)
-        self._arrays = {name: contents.placed(device) for name, contents in self._initial.items()}
+        self._margins = [
+            Margins(device, name, contents.shape, canonical_dtype(contents.row.dtype))
+            for name, contents in self._initial.items()
+        ]
+        self._arrays = {name: around.array for name, around in zip(self._initial, self._margins, strict=True)}
+        self._restore(self._initial)
         self._outputs = [t.name for t in problem.spec.tensors if t.role != "input"]
         values, self.reference = self._expectation(seed, default)
         self._judge = Judge(device, self._arrays, self._with_tolerances(values))
 
     def check(self, config: Configuration) -> Comparison:
         """Run ``config`` once on fresh outputs and compare; where that fails, once more on fresh inputs too, into which
-        an earlier configuration may have written."""
-        self._run(config)
-        found = self._judge.compare()
+        an earlier configuration may have written, or around them."""
+        found = self._judged(config)
         if found.ok:
             return found
         self._restore(name for name in self._initial if name not in self._outputs)
-        self._run(config)
-        return self._judge.compare()
+        return self._judged(config)
 
     def launch(self, config: Configuration) -> Callable[[], None]:
         """A function that launches ``config`` on the tensors, as often as it is called."""
@@ -96,6 +102,11 @@ class Checker:
         self._restore(self._outputs)
         self.launch(config)()
         self._device.synchronize()
+
+    def _judged(self, config: Configuration) -> Comparison:
+        self._run(config)
+        damage = [found for found in (around.damage() for around in self._margins) if found is not None]
+        return Comparison(math.inf, "; ".join(damage)) if damage else self._judge.compare()
 
     def _result(self, config: Configuration) -> dict[str, np.ndarray]:
         self._run(config)

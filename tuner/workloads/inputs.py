@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype, numpy_dtype
+from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 from deuteron.compiler.runtime.cpu.device import repeat
 
 from .problem import Problem
@@ -14,7 +14,7 @@ from .spec import Tensor
 if TYPE_CHECKING:
     import numpy as np
 
-    from deuteron.compiler.runtime.device import Device, DeviceArray
+    from deuteron.compiler.runtime.device import DeviceArray
 
 # Large tensors repeat a random row. Its length is prime, so rows and blocks of a kernel, whose strides are
 # multiples of small powers of two, never see the same values at the same place: a wrong offset still shows.
@@ -39,14 +39,8 @@ class Contents:
             repeat(self.row, made.reshape(-1))
         return made
 
-    def placed(self, device: Device) -> DeviceArray:
-        """A new array in a device's memory."""
-        made = device.empty(self.shape, canonical_dtype(self.row.dtype))
-        self.restore(made)
-        return made
-
     def restore(self, array: DeviceArray) -> None:
-        """Overwrite an array of :meth:`placed`."""
+        """Overwrite an array of the tensor's shape in a device's memory."""
         if array.nbytes:
             array.fill(self.row)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -65,6 +66,15 @@ class HostArray:
         """Repeat the elements of ``row``; raises LaunchError when it is empty or of another dtype."""
         check_row(row, self.dtype)
         repeat(row, self._array.reshape(-1))
+
+    def part(self, start: int, shape: Sequence[int], dtype: str) -> HostArray:
+        """An array in this one's memory from byte ``start`` on."""
+        import numpy as np
+
+        element = numpy_dtype(canonical_dtype(dtype))
+        size = math.prod(shape) * element.itemsize
+        raw = self._array.reshape(-1).view(np.uint8)
+        return HostArray(raw[start : start + size].view(element).reshape(tuple(shape)))
 
 
 def repeat(row: np.ndarray, into: np.ndarray) -> None:

@@ -25,9 +25,12 @@ _TYPESTR = {"bf16": "<u2", **dict.fromkeys(("f8e4m3", "f8e5m2", "f8e4b8", "f8e5b
 
 
 class CudaArray:
-    """A dense row-major array in GPU memory, freed with the object."""
+    """A dense row-major array in GPU memory, freed with the object. ``place``: an array in whose memory it is, and
+    from which byte on; that one is kept as long."""
 
-    def __init__(self, device: CudaDevice, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(
+        self, device: CudaDevice, shape: tuple[int, ...], dtype: str, place: tuple[CudaArray, int] | None = None
+    ) -> None:
         self.device = device
         self.shape = shape
         self.dtype = dtype
@@ -35,6 +38,11 @@ class CudaArray:
         for extent in shape:
             count *= extent
         self.nbytes = count * item_bytes(dtype)
+        self._place = place
+        self.address: int
+        if place is not None:
+            self.address = place[0].address + place[1]
+            return
         cuda.make_current(device.index)
         self.address = cuda.integer("cuMemAlloc", self.nbytes) if self.nbytes else 0
         if self.address:
@@ -85,6 +93,10 @@ class CudaArray:
             more = min(done, self.nbytes - done)
             cuda.call("cuMemcpyDtoDAsync", self.address + done, self.address, more, self.device.stream())
             done += more
+
+    def part(self, start: int, shape: Sequence[int], dtype: str) -> CudaArray:
+        """An array in this one's memory from byte ``start`` on."""
+        return CudaArray(self.device, tuple(shape), canonical_dtype(dtype), (self, start))
 
     def zero_(self) -> None:
         """Set every byte to zero, in stream order."""
