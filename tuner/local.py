@@ -11,6 +11,7 @@ from deuteron.compiler import knobs
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.profiler.output.files import write_atomic
 
+from .errors import ShapesFailed
 from .events import TuneEvent
 from .experience import SearchLog
 from .job import JobSpec
@@ -55,7 +56,7 @@ def tune_locally(
     """Run a job, or go on with it where an earlier run stopped; ``known``: earlier searches to start from.
 
     Raises what :func:`~.study.run_job` raises, and :class:`~.errors.JournalError`. A strategy that cannot be used is
-    found before the folder is made.
+    found before the folder is made. Where some shapes fail, the bundle has the records of the others.
     """
     check_strategy(spec.strategy)
     folder = folder or default_folder(spec)
@@ -66,17 +67,25 @@ def tune_locally(
             journal.append(event)
             emit(event)
 
-        records = run_job(
-            spec,
-            emit=record_and_emit,
-            finished=journal.trials,
-            cancelled=cancelled,
-            workdir=folder,
-            evaluator=evaluator,
-            known=lambda place: logs,
-        )
-        resumed = len(measured_with(setup_of(get_device(spec.device)), journal.trials))
-        bundle, picture = folder / BUNDLE_NAME, folder / PICTURE_NAME
-        write_bundle(bundle, records)
-        write_atomic(picture, search_svg(read_events(journal.path)).encode())
-        return LocalResult(records, folder, bundle, folder / PROFILE_NAME, picture, resumed)
+        def result(records: list[ConfigRecord]) -> LocalResult:
+            resumed = len(measured_with(setup_of(get_device(spec.device)), journal.trials))
+            bundle, picture = folder / BUNDLE_NAME, folder / PICTURE_NAME
+            write_bundle(bundle, records)
+            write_atomic(picture, search_svg(read_events(journal.path)).encode())
+            return LocalResult(records, folder, bundle, folder / PROFILE_NAME, picture, resumed)
+
+        try:
+            records = run_job(
+                spec,
+                emit=record_and_emit,
+                finished=journal.trials,
+                cancelled=cancelled,
+                workdir=folder,
+                evaluator=evaluator,
+                known=lambda place: logs,
+            )
+        except ShapesFailed as failed:
+            if failed.records:
+                result(list(failed.records))
+            raise
+        return result(records)

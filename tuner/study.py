@@ -20,12 +20,11 @@ from deuteron.compiler.runtime.devices import get_device
 
 from .codec import Scalar, canonical_json
 from .decision import decide
-from .errors import JobError
-from .evaluate.child import physical_memory_bytes
+from .errors import JobError, ShapesFailed, SpaceError, WorkloadError
 from .evaluate.evaluator import Evaluator, LocalEvaluator
 from .evaluate.kept import kept_processes
 from .evaluate.nursery import shared_nursery
-from .evaluate.processes import MEASURING_PROCESSES, Processes
+from .evaluate.processes import Processes
 from .events import (
     JobCancelled,
     JobFailed,
@@ -41,6 +40,7 @@ from .job import JobSpec, shape_key, task_key
 from .ledger import Ledger
 from .measure.gauge import Gauge, Peaks
 from .plan import Planner, SearchPlan
+from .possible import check_possible, check_room, has_room
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .screening import Screening
 from .search_profile import FILE_NAME, SearchProfile
@@ -57,6 +57,8 @@ Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 #: Asked before each search for what others measured near its place.
 Known: TypeAlias = Callable[[SearchPlace], Iterable[SearchLog]]
 _MOST_NAME_BYTES = 200
+# Shapes that fail are named one by one up to here: they often fail for one reason.
+_MOST_FAILURES = 8
 
 
 class EvaluatorFactory(Protocol):
@@ -83,7 +85,7 @@ def local_evaluators(device: str) -> Iterator[EvaluatorFactory]:
                 seed,
                 processors=properties.sm_count,
                 processes=processes,
-                ahead=_has_room(problem, properties),
+                ahead=has_room(problem, properties),
             )
 
         yield make
@@ -110,7 +112,8 @@ def run_job(
 
     Raises:
         DeuteronError: the job cannot run (no such device, empty space, no configuration works); a JobFailed event with
-            the same text was emitted before.
+            the same text was emitted before. What cannot be tuned at all is refused before anything is measured; of
+            several shapes the others are tuned before :class:`ShapesFailed` says which have no result.
     """
     with local_evaluators(spec.device) if evaluator is None else nullcontext(evaluator) as make:
         run = _JobRun(spec, emit, finished, cancelled, workdir, make, known)
@@ -154,6 +157,10 @@ class _JobRun:
         self._device, self._planner = device, Planner(device, self._start)
         self._fingerprint = DeviceFingerprint.of(device.properties)
         self._setup = setup_of(device)
+        for task in self._tasks:
+            with self._naming(task):
+                check_possible(task.problem, device.properties)
+            check_room(task.problem, device.properties)
         self._take_over(measured_with(self._setup, self._finished))
         self._profile = SearchProfile(device.properties)
         make_folder(self._workdir)
@@ -169,9 +176,14 @@ class _JobRun:
             )
         )
         records: list[ConfigRecord] = []
+        failed: list[JobError] = []
         try:
             for index, task in enumerate(self._tasks):
-                records.append(self._tune(task, self._share(began, len(self._tasks) - index)))
+                try:
+                    with self._naming(task):
+                        records.append(self._tune(task, self._share(began, len(self._tasks) - index)))
+                except JobError as error:
+                    failed.append(error)
         except Cancelled:
             self._profile.write(self._workdir, FILE_NAME)
             self._emit(JobCancelled())
@@ -179,9 +191,31 @@ class _JobRun:
         finally:
             self._planner.close()
         digest = self._profile.write(self._workdir, FILE_NAME)
+        if failed:
+            raise self._summary(failed, records)
         ids = tuple(record.id for record in records)
         self._emit(JobFinished(ids, time.monotonic() - began, FILE_NAME, digest))
         return records
+
+    @contextmanager
+    def _naming(self, task: _Task) -> Iterator[None]:
+        """What goes wrong with one of several shapes says with which."""
+        try:
+            yield
+        except (JobError, SpaceError, WorkloadError) as error:
+            if len(self._tasks) == 1:
+                raise
+            where = f"{shape_key(task.problem.dims)} {task.problem.dtype}"
+            raise JobError(f"{where}: {error.message}", hint=error.hint) from error
+
+    def _summary(self, failed: list[JobError], records: list[ConfigRecord]) -> JobError:
+        if len(self._tasks) == 1:
+            return failed[0]
+        lines = [error.message for error in failed[:_MOST_FAILURES]]
+        if len(failed) > len(lines):
+            lines.append(f"and {len(failed) - len(lines)} more")
+        text = f"{len(failed)} of {len(self._tasks)} shapes have no result:\n" + "\n".join(lines)
+        return ShapesFailed(text, hint=failed[0].hint, records=records)
 
     def _take_over(self, finished: Finished) -> None:
         done: dict[str, list[Trial]] = {}
@@ -201,7 +235,6 @@ class _JobRun:
         problem = task.problem
         outset = self._planner.outset(problem)
         plan, start = outset.plan, outset.start
-        _check_memory(problem, self._device.properties)
         names = () if start is None else start.names
         size = plan.space.count()
         self._emit(ShapeStarted(problem.dims, problem.dtype, size, problem.flops, problem.bytes, plan.held, names))
@@ -292,7 +325,7 @@ class _JobRun:
         following = next((after for before, after in itertools.pairwise(self._tasks) if before is task), None)
         if evaluator.exclusive or following is None or Ledger(following.trials).complete("final"):
             return
-        roomy = _has_room(following.problem, self._device.properties)
+        roomy = has_room(following.problem, self._device.properties)
 
         def expect(plan: SearchPlan) -> None:
             if roomy:
@@ -324,38 +357,6 @@ def gauge_of(problem: Problem, properties: DeviceProperties) -> Gauge:
     """What variants of a problem are judged by on a device."""
     peaks = Peaks.of(properties, 8 * item_bytes(problem.dtype))
     return Gauge(problem.flops, problem.bytes, peaks, properties.sm_count)
-
-
-@dataclass(frozen=True)
-class _Need:
-    """Memory that measuring a problem takes in one process, and what there is; None where unknown."""
-
-    where: str
-    bytes: int
-    there: int | None
-
-
-def _needs(problem: Problem, properties: DeviceProperties) -> tuple[_Need, _Need]:
-    return (
-        _Need("on the device", problem.tensor_bytes, properties.memory_bytes),
-        _Need("on the host to be checked", problem.host_bytes, physical_memory_bytes()),
-    )
-
-
-def _has_room(problem: Problem, properties: DeviceProperties) -> bool:
-    """Whether processes may prepare before they are needed; half of the memory stays free."""
-    return all(2 * MEASURING_PROCESSES * need.bytes <= (need.there or 0) for need in _needs(problem, properties))
-
-
-def _check_memory(problem: Problem, properties: DeviceProperties) -> None:
-    """Raise :class:`JobError` for a shape whose tensors cannot fit, before anything is allocated."""
-    for need in _needs(problem, properties):
-        if need.there is not None and need.bytes > need.there:
-            raise JobError(
-                f"{shape_key(problem.dims)} {problem.dtype} needs {need.bytes / 2**30:.1f} GiB {need.where}, "
-                f"there are {need.there / 2**30:.1f} GiB",
-                hint="tune a smaller shape",
-            )
 
 
 def _profile_name(problem: Problem) -> str:

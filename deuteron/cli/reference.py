@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 _HEAD = """\
 # The command line
 
-Exit codes of `deuteron`: 0, the command did what it says; 1, a job that it watched did not succeed, `sanitize` has
-findings or `doctor` a problem; 2, a mistake that the message explains; 130, Ctrl-C. `bench` passes on the code of the
-benchmark. Data go to stdout, progress and messages to stderr. `python -m deuteron` is the same command.
+Exit codes of `deuteron`: 0, the command did what it says; 1, a job that it watched or some of the shapes that it tuned
+did not succeed, `sanitize` has findings or `doctor` a problem; 2, a mistake that the message explains; 130, Ctrl-C.
+`bench` passes on the code of the benchmark. Data go to stdout, progress and messages to stderr. `python -m deuteron` is
+the same command.
 
 Settings come from `DEUTERON_*` variables: those of the service are in [HTTP API](http-api.md#settings), all others in
 [Settings](settings.md). `proton` and `proton-viewer` are described in [Profiling](profiling.md).

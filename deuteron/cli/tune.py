@@ -34,6 +34,7 @@ from .signatures import AllowUnsigned, bundle_reader
 if TYPE_CHECKING:
     from deuteron.tuner import JobSpec
     from deuteron.tuner.experience import SearchLog
+    from deuteron.tuner.local import LocalResult
 
 
 def tune(
@@ -79,7 +80,8 @@ def tune(
     """Find the best configuration of a kernel on this machine.
 
     Every configuration is checked against a reference before it is timed. A search that was interrupted
-    goes on where it stopped when the same command is given again.
+    goes on where it stopped when the same command is given again. Where some shapes cannot be tuned the
+    others are, their configurations are in the bundle, and the exit code is 1.
 
     Each shape starts from what the ones before it measured, with --from also from earlier searches: other
     shapes, dtypes, devices, and older texts of the kernel.
@@ -106,17 +108,13 @@ def tune(
         save_workload(job.workload, save)
         typer.echo(f"workload: {save}")
         return
-    import sys
-
     from deuteron.compiler import get_device  # lazy: help starts without the compiler
-    from deuteron.tuner import progress_view, tune_locally  # lazy: help starts without the tuner
     from deuteron.tuner.journal import FILE_NAME as JOURNAL_NAME  # lazy: help starts without the tuner
     from deuteron.tuner.local import default_folder  # lazy: help starts without the tuner
 
     get_device(job.device)  # before the folder is made: a device that is not there leaves nothing behind
     known = _known(earlier or (), job, allow_unsigned=allow_unsigned)
-    with progress_view(sys.stderr) as view:
-        result = tune_locally(job, emit=view, folder=out or default_folder(job), known=known)
+    result = _search(job, out or default_folder(job), known)
     if result.resumed:
         say(f"{result.resumed} trials were taken over from an earlier run")
     print_records(result.records)
@@ -124,6 +122,32 @@ def tune(
     typer.echo(f"bundle   {result.bundle}")
     typer.echo(f"picture  {result.picture}")
     typer.echo(f"profile  {result.profile}   (proton-viewer -m time/us {result.profile})")
+
+
+def _search(job: JobSpec, folder: Path, known: Sequence[SearchLog]) -> LocalResult:
+    """Tune, with progress on stderr. Where some shapes fail, show what the others gave and exit with 1."""
+    import sys
+
+    from deuteron.tuner import progress_view, tune_locally  # lazy: help starts without the tuner
+    from deuteron.tuner.errors import ShapesFailed  # lazy: help starts without the tuner
+    from deuteron.tuner.events import JobFailed, TuneEvent  # lazy: help starts without the tuner
+    from deuteron.tuner.local import BUNDLE_NAME  # lazy: help starts without the tuner
+
+    with progress_view(sys.stderr) as view:
+
+        def emit(event: TuneEvent) -> None:
+            if not isinstance(event, JobFailed):  # the error itself is said at the end, once
+                view(event)
+
+        try:
+            return tune_locally(job, emit=emit, folder=folder, known=known)
+        except ShapesFailed as error:
+            failed = error
+    if failed.records:
+        print_records(failed.records)
+        typer.echo(f"bundle   {folder / BUNDLE_NAME}")
+    say(f"error: {failed}")
+    raise typer.Exit(1)
 
 
 def _known(sources: Sequence[str], job: JobSpec, *, allow_unsigned: bool) -> list[SearchLog]:

@@ -198,3 +198,29 @@ def test_choices_come_from_the_autotune_decorator(kernel_file):
 def test_on_a_gpu(run, tmp_path: Path):
     ran = run("tune", "softmax", "--shape", "M=512,N=781", "--device", "cuda:0", *SMALL)
     assert ran.code == 0, ran.err
+
+
+OVERSHOOTS = """
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(y_ptr + i, x + 1.0, mask=i < n)
+    if n > 4096:
+        tl.store(y_ptr + n, 1.0)
+"""
+
+
+@pytest.mark.parametrize(("shapes", "code"), [((1000, 5000, 2000), 1), ((5000,), 2)])
+def test_what_failed_is_said_once_and_the_rest_is_in_the_bundle(run, kernel_file, tmp_path: Path, shapes, code):
+    ran = run(
+        *("tune", f"{kernel_file(OVERSHOOTS)}:kernel", "--tensor", "x_ptr=n", "--tensor", "y_ptr=n:output"),
+        *("--grid", "cdiv(n, BLOCK)", "--search", "BLOCK=256,1024", "--trials", "2", "--out", tmp_path / "out"),
+        *(part for n in shapes for part in ("--shape", f"n={n}")),
+    )
+    assert ran.code == code, ran.err
+    assert ran.err.count("none of 2 configurations") == 1 and "wrote 4 bytes behind 'y_ptr'" in ran.err
+    if code == 1:
+        assert "error: 1 of 3 shapes have no result:\nn=5000 f32: none of" in ran.err
+        assert "n=1000" in ran.out and "n=2000" in ran.out and str(tmp_path / "out/records.bundle") in ran.out
+        assert {r.shape["n"] for r in read_bundle(tmp_path / "out/records.bundle").records()} == {1000, 2000}

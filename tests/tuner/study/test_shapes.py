@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from deuteron.tuner.errors import WorkloadError
+from deuteron.tuner.errors import JobError, ShapesFailed, SpaceError, WorkloadError
 from deuteron.tuner.evaluate.messages import Screened
 from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TrialFinished, TuneEvent
 from deuteron.tuner.experience.sources import read_logs
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.local import tune_locally
 from deuteron.tuner.progress import event_text
+from deuteron.tuner.records import read_bundle
 from deuteron.tuner.screening import LEAST_PROPOSED
 from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.study import run_job
@@ -213,7 +214,8 @@ def test_nothing_is_expected_where_it_would_disturb_or_is_done(fakes: ModuleType
 def test_what_has_no_room_is_planned_and_not_expected(
     fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deuteron.tuner.study.physical_memory_bytes", lambda: 200 << 20)  # the first needs 130 of them
+    # The first needs 130 MiB.
+    monkeypatch.setattr("deuteron.tuner.possible.physical_memory_bytes", lambda: 200 << 20)
     expecting = Expecting(fakes)
     assert len(fakes.Run(two_shapes(fakes), expecting.evaluator, tmp_path).records) == 2
     assert not expecting.heard
@@ -233,8 +235,61 @@ def test_a_problem_that_cannot_be_planned_fails_at_its_turn(
     monkeypatch.setattr(Problem, "searched", unplannable)
     events: list[TuneEvent] = []
     evaluator = Expecting(fakes).evaluator
-    with pytest.raises(WorkloadError, match="no plan"):
+    with pytest.raises(ShapesFailed, match="1 of 2 shapes have no result:\nM=2048,N=512 f32: no plan"):
         run_job(two_shapes(fakes), emit=events.append, workdir=tmp_path, evaluator=lambda *_: evaluator)
     assert [e.record.shape_key for e in events if isinstance(e, ShapeFinished)] == ["M=4096,N=512"]
     assert isinstance(events[-1], JobFailed)
     assert not any(thread.name.startswith("plan") for thread in threading.enumerate())
+
+
+def three_shapes(fakes: ModuleType) -> JobSpec:
+    return replace(two_shapes(fakes), shapes=tuple({"M": m, "N": 512} for m in (4096, 1024, 2048)))
+
+
+@pytest.mark.parametrize("failing", [(1024,), (4096, 1024, 2048)])
+def test_a_shape_that_cannot_work_does_not_end_the_others(
+    fakes: ModuleType, tmp_path: Path, failing: tuple[int, ...]
+) -> None:
+    """They are tuned and in the bundle, at the end the job says what failed, and another run goes on from there."""
+    screened: list[int] = []
+
+    def evaluator(problem: Problem, *rest: object) -> Any:
+        class Counting(fakes.FakeEvaluator):  # type: ignore[name-defined,misc]
+            def screen(self, *arguments: Any) -> Screened:
+                screened.append(problem.dims["M"])
+                return super().screen(*arguments)
+
+        return Counting(lambda config: "crashed" if problem.dims["M"] in failing else fakes.bowl(config))
+
+    for _ in range(2):
+        events: list[TuneEvent] = []
+        screened.clear()
+        with pytest.raises(ShapesFailed, match=f"{len(failing)} of 3 shapes have no result") as failed:
+            tune_locally(three_shapes(fakes), emit=events.append, folder=tmp_path, evaluator=evaluator)
+        assert "M=1024,N=512 f32: none of 6 configurations" in failed.value.message
+        assert isinstance(events[-1], JobFailed) and events[-1].error == failed.value.message
+        works = [m for m in (4096, 2048) if m not in failing]
+        assert [record.shape["M"] for record in failed.value.records] == works
+        stored = read_bundle(tmp_path / "records.bundle").records() if works else []
+        assert sorted(record.shape["M"] for record in stored) == sorted(works)
+        assert (tmp_path / "search.hatchet").exists()
+    assert not screened
+
+
+def test_what_no_constraint_allows_is_refused_before_anything_is_measured(fakes: ModuleType, tmp_path: Path) -> None:
+    spec = three_shapes(fakes)
+    spaces = {kind: replace(space, constraints=("M > 1024",)) for kind, space in spec.workload.spaces.items()}
+    spec = replace(spec, workload=replace(spec.workload, spaces=spaces))
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    with pytest.raises(JobError, match=r"M=1024,N=512 f32: [^\0]*M > 1024"):
+        fakes.Run(spec, evaluator, tmp_path)
+    with pytest.raises(SpaceError, match="M > 1024"):
+        fakes.Run(replace(spec, shapes=spec.shapes[1:2]), evaluator, tmp_path)
+    assert not evaluator.screened
+
+
+def test_of_very_many_failures_the_first_are_named(fakes: ModuleType, tmp_path: Path) -> None:
+    spec = replace(two_shapes(fakes), shapes=tuple({"M": m, "N": 512} for m in range(1, 21)))
+    with pytest.raises(ShapesFailed, match="20 of 20 shapes") as failed:
+        fakes.Run(spec, fakes.FakeEvaluator(lambda config: "crashed"), tmp_path)
+    assert failed.value.message.count("none of") == 8 and failed.value.message.endswith("and 12 more")
