@@ -209,7 +209,7 @@ class LiveProgress:
 
         table = Table(box=None, padding=(0, 1))
         for heading in ("trial", "phase", "time", "bound by", "configuration", "why"):
-            table.add_column(heading, no_wrap=heading == "why")
+            table.add_column(heading, no_wrap=heading == "why", overflow="ellipsis" if heading == "why" else "fold")
         screened = [t for t in self._trials if t.time_ns is not None and t.phase == "screen"]
         best = min(screened, key=_median, default=None)
         for trial in ([best] if best else []) + self._trials[-RECENT:]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Columns for output that no terminal shows: tables in logs and pipes are not to be cut at 80.
 _WIDE = 180
+#: Columns that no table has, and those in which a verdict takes three lines at most.
+_UNBOUNDED, _VERDICT = 1 << 20, 28
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -52,14 +54,36 @@ def make_table(*columns: str) -> Table:
 
 
 def print_records(records: Iterable[ConfigRecord]) -> None:
-    """Default time, best time, speed-up with its interval and configuration; a table per kernel and device."""
-    from deuteron.tuner import summary_table  # lazy: help starts without the tuner
+    """Default time, best time, speed-up with its interval and configuration; a table per kernel and device, or where
+    the terminal has no room for it a paragraph per record: a configuration that is cut is none."""
+    from rich.cells import cell_len
+    from rich.measure import Measurement
+
+    from deuteron.tuner import summary_rows, summary_table  # lazy: help starts without the tuner
 
     groups: dict[str, list[ConfigRecord]] = {}
     for record in records:
         groups.setdefault(f"{record.kernel_name} on {record.device.key}", []).append(record)
+    out = console()
     for title, members in groups.items():
-        console().print(summary_table(members, title))
+        table, rows = summary_table(members, title), summary_rows(members)
+        for column in table.columns:
+            widest = max(cell_len(printable_line(row[str(column.header)])) for row in rows)
+            column.no_wrap = column.header != "verdict"
+            column.min_width = widest if column.no_wrap else min(widest, _VERDICT)
+        if Measurement.get(out, out.options.update(max_width=_UNBOUNDED), table).minimum <= out.width:
+            out.print(table)
+        else:
+            _print_paragraphs(title, rows)
+
+
+def _print_paragraphs(title: str, rows: Iterable[Mapping[str, str]]) -> None:
+    """Lines that the terminal may break, and nobody else."""
+    tell(title)
+    for row in rows:
+        tell(f"{row['shape']} {row['dtype']}")
+        tell(f"  {row['configuration']}")
+        tell(f"  {row['best']}, default {row['default']}, {row['speed-up']}, {row['verdict']}")
 
 
 def print_predictors(predictors: Iterable[Predictor]) -> None:

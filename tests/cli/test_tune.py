@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from deuteron.tuner import read_bundle
+from deuteron.cli.output import print_records
+from deuteron.tuner import Interval, read_bundle
 from deuteron.tuner.workloads import WorkloadSpec
 
 SMALL = ("--trials", "3", "--seconds", "4")
@@ -198,6 +202,27 @@ def test_choices_come_from_the_autotune_decorator(kernel_file):
 def test_on_a_gpu(run, tmp_path: Path):
     ran = run("tune", "softmax", "--shape", "M=512,N=781", "--device", "cuda:0", *SMALL)
     assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("columns", [20, 80, 140, 240])
+def test_configurations_are_never_cut(bundle: Path, monkeypatch: pytest.MonkeyPatch, columns: int):
+    """A table where there is room for it, else a paragraph per record; on a terminal of any width."""
+    (record,), long = read_bundle(bundle).records(), "default kept: AMBIGUOUS, best challenger 1.013x [1.004, 1.020]"
+    rows = [Interval(1.0, 1.0, 1.0, 9), Interval(1.013, 1.004, 1.020, 9)]
+    config = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 64, "num_warps": 4}
+    record = replace(record, config=config, speedup=rows[0], challenger=rows[1], verdict="AMBIGUOUS")
+    shown = io.StringIO()
+    monkeypatch.setattr(shown, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdout", shown)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_records([record])
+    text = re.sub("\x1b[^m]*m", "", shown.getvalue())
+    assert "BLOCK_SIZE_M=128 BLOCK_SIZE_N=64 num_warps=4" in text and "\u2026" not in text
+    assert (long in text) == (columns != 140)
+    if columns >= 140:
+        assert "speed-up" in text and all(len(line) <= columns for line in text.splitlines())
+    else:
+        assert len(text.splitlines()) == 4
 
 
 OVERSHOOTS = """
