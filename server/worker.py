@@ -107,6 +107,10 @@ async def _measure_for(scheduler: str, bench: Bench, folder: Path, stop: asyncio
                 connected_before = True
                 while nanny.status is Status.running and not stop.is_set():
                     await _pause(stop, _LOOK_S)
+        except ValueError as error:  # Dask reads the address, before it asks anybody
+            raise SettingsError(
+                f"{scheduler!r} is no address of a scheduler: {error}", hint="tcp://host:8786"
+            ) from None
         except (OSError, RuntimeError) as error:
             # Dask wraps what went wrong while it started in a RuntimeError.
             reason = error.__cause__ or error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
@@ -15,6 +16,7 @@ from .strategies import DEFAULT_STRATEGY
 from .workloads import Problem, WorkloadSpec, workload_from_json
 
 MAX_SHAPES = 256
+MAX_SEED = 2**32 - 1
 
 
 class Budget(Document, frozen=True, forbid_unknown_fields=True):
@@ -32,8 +34,10 @@ class Budget(Document, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.trials is not None and self.trials < 1:
             raise JobError(f"a budget of {self.trials} trials", hint="at least 1")
-        if self.seconds is not None and not self.seconds > 0:
-            raise JobError(f"a budget of {self.seconds} seconds", hint="more than 0")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise JobError(
+                f"a budget of {self.seconds} seconds", hint="more than 0; without --seconds there is no limit"
+            )
 
     def share(self, part: float) -> Budget:
         """The budget of a part of the searches, such as 0.5 for half of them."""
@@ -70,6 +74,8 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
             )
         if len(self.shapes) * len(self.dtypes) > MAX_SHAPES:
             raise JobError(f"a job has at most {MAX_SHAPES} pairs of shape and dtype")
+        if not 0 <= self.seed <= MAX_SEED:
+            raise JobError(f"the seed {self.seed}", hint=f"0 to {MAX_SEED}")
         for _ in self.problems():
             pass
 

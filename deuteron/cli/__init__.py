@@ -16,8 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     A :class:`~deuteron.compiler.errors.DeuteronError` becomes a message with its hint on stderr and the code 2, and so
-    does what the system says of a path among the arguments, or an argument that is no UTF-8 text where text is wanted;
-    anything else that escapes is a defect and keeps its traceback.
+    does what the system says of a path among the arguments or of a full disk, or an argument that is no UTF-8
+    text where text is wanted; anything else that escapes is a defect and keeps its traceback.
     """
     try:
         return _main(sys.argv[1:] if arguments is None else list(arguments))
@@ -27,9 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(given: list[str]) -> int:
     from deuteron.compiler.errors import DeuteronError  # lazy: help starts without the compiler
+    from deuteron.compiler.standard_streams import drop_output, is_full, prepare_streams  # lazy: as above
 
     from .app import run  # lazy: every command's module
 
+    prepare_streams()
     try:
         code = run(given)
         sys.stdout.flush()
@@ -37,10 +39,13 @@ def _main(given: list[str]) -> int:
         _complain(str(error))
         return USER_ERROR
     except BrokenPipeError:
-        # Python would complain once more when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return BROKEN_PIPE
     except OSError as error:
+        if is_full(error):
+            drop_output()
+            _complain(f"cannot write the output: {error.strerror}")
+            return USER_ERROR
         path = error.filename
         if not isinstance(path, str | os.PathLike) or not any(str(path) in argument for argument in given):
             raise

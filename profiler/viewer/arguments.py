@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.garbage import garbage_kept
+from deuteron.compiler.standard_streams import drop_output, is_full, prepare_streams
 
 from ..errors import UsageError
 from ..output.files import write_atomic
@@ -80,16 +80,23 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``proton-viewer``; returns the exit code: 0, or 2 with a message on the standard error."""
+    prepare_streams()
     options = parser().parse_args(arguments)
     try:
         with garbage_kept():  # a tree has no cycles, and looking for some takes a third of the time
             _run(options)
+        sys.stdout.flush()
     except DeuteronError as error:
         print(f"proton-viewer: error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); say nothing more, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()  # its reader went away (`| head`)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        drop_output()
+        print(f"proton-viewer: error: cannot write the output: {error.strerror}", file=sys.stderr)
+        return 2
     return 0
 
 

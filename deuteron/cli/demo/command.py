@@ -44,7 +44,7 @@ def demo(
     steps = Steps()
     chosen = get_device(device or search.best_device()).name
     files = DemoFiles(out)
-    out.mkdir(parents=True, exist_ok=True)
+    _make_folder(out)
     # Without a handler the demo would end at once and leave its service behind.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
@@ -72,6 +72,15 @@ def demo(
     _launch_in_new_process(files.bundle, chosen)
     _say_where(files)
     say(f"done in {duration_text(steps.elapsed)}")
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"cannot make the folder {out}: {error.strerror}", hint="--out names one where you may write"
+        ) from None
 
 
 @dataclass

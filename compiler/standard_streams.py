@@ -1,0 +1,32 @@
+"""Standard streams of our commands that are closed, have no room, or lack characters."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def prepare_streams() -> None:
+    """Let everything be written: what was closed on purpose takes it and forgets it, and what an encoding lacks is
+    replaced, by ``?`` where people read it in columns, else by its escape."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            # Kept open by the module: a file that is opened later would get the number, and what is printed.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure") and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="replace" if stream.isatty() else "backslashreplace")
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there was no room for what was written; of the standard output the system names no file."""
+    return error.filename is None and error.errno in _FULL
+
+
+def drop_output() -> None:
+    """Print into nothing from here on: Python would complain once more when it flushes stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,80 @@
+"""Standard streams that are closed, full, or a terminal without UTF-8: a message at most, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DEUTERON = [sys.executable, "-P", "-m", "deuteron"]
+VIEWER = [
+    sys.executable,
+    "-P",
+    "-c",
+    "import sys; from deuteron.profiler.viewer.arguments import main; sys.exit(main())",
+]
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "a.hatchet"
+    frame = {"name": "ROOT", "type": "function"}
+    path.write_text(f'[{{"frame": {str(frame).replace(chr(39), chr(34))}, "metrics": {{"count": 1}}, "children": []}}]')
+    return path
+
+
+def commands(profile: Path) -> list[list[str]]:
+    return [
+        [*DEUTERON, "devices"],
+        [*DEUTERON, "--help"],
+        [*VIEWER, "-l", str(profile)],
+        [*VIEWER, "-m", "count", str(profile)],
+    ]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_a_message(profile: Path, unbuffered: str):
+    for command in commands(profile):
+        with Path("/dev/full").open("w") as full:
+            environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment, timeout=60
+            )
+        assert done.returncode == 2, command
+        assert done.stderr.endswith("error: cannot write the output: No space left on device\n"), done.stderr
+        assert "Traceback" not in done.stderr and "ignored" not in done.stderr
+
+
+def test_a_closed_output_is_written_nowhere(profile: Path):
+    for command in commands(profile):
+        done = subprocess.run(
+            ["sh", "-c", 'exec "$@" >&-', "sh", *command], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (0, ""), command
+
+
+def test_a_terminal_without_utf8_shows_what_it_can(tmp_path: Path):
+    name = "kernel\u0394"
+    (tmp_path / "k.py").write_text(
+        f"import deuteron as triton\n\n\n@triton.jit\ndef {name}(x_ptr, n):\n    pass\n", encoding="utf-8"
+    )
+    primary, secondary = pty.openpty()
+    done = subprocess.Popen(
+        [*DEUTERON, "compile", f"{tmp_path}/k.py:{name}", "--emit", "tile"],
+        stdout=secondary,
+        stderr=secondary,
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+    )
+    os.close(secondary)
+    shown = b""
+    try:
+        while part := os.read(primary, 1 << 16):
+            shown += part
+    except OSError:  # the terminal is gone with its last program
+        pass
+    os.close(primary)
+    assert done.wait(60) == 0 and b"kernel?" in shown
