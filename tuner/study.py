@@ -23,6 +23,7 @@ from .decision import decide
 from .errors import JobError, ShapesFailed, SpaceError, WorkloadError
 from .evaluate.evaluator import Evaluator, LocalEvaluator
 from .evaluate.kept import kept_processes
+from .evaluate.measuring import patience_for
 from .evaluate.nursery import shared_nursery
 from .evaluate.processes import Processes
 from .events import (
@@ -68,9 +69,9 @@ class EvaluatorFactory(Protocol):
 
 
 @contextmanager
-def local_evaluators(device: str) -> Iterator[EvaluatorFactory]:
+def local_evaluators(device: str, seconds: float | None = None) -> Iterator[EvaluatorFactory]:
     """Evaluators on this machine, one after the other, which share child processes. ``device``: where they will
-    measure."""
+    measure; ``seconds``: the budget of all of them."""
     # On a CPU starting processes costs little, and what ran in them shares their memory.
     with Processes(nursery=shared_nursery()) if device == "cpu" else kept_processes().lent(device) as processes:
 
@@ -86,6 +87,7 @@ def local_evaluators(device: str) -> Iterator[EvaluatorFactory]:
                 processors=properties.sm_count,
                 processes=processes,
                 ahead=has_room(problem, properties),
+                patience=patience_for(seconds),
             )
 
         yield make
@@ -115,7 +117,7 @@ def run_job(
             the same text was emitted before. What cannot be tuned at all is refused before anything is measured; of
             several shapes the others are tuned before :class:`ShapesFailed` says which have no result.
     """
-    with local_evaluators(spec.device) if evaluator is None else nullcontext(evaluator) as make:
+    with local_evaluators(spec.device, spec.budget.seconds) if evaluator is None else nullcontext(evaluator) as make:
         run = _JobRun(spec, emit, finished, cancelled, workdir, make, known)
         try:
             return run.run()

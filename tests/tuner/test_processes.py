@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from deuteron.compiler import get_device
+from deuteron.tuner.evaluate import measuring
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.evaluate.processes import MOST_FINALS, Processes
 from deuteron.tuner.space import Configuration
+from deuteron.tuner.study import local_evaluators
 from deuteron.tuner.workloads import Problem, builtin_workload
 
 COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in.py")))
@@ -42,6 +45,35 @@ def test_evaluator_turns_crashes_and_timeouts_into_statuses(evaluator: LocalEval
     assert evaluator.screen({"deed": "segfault"}, None).status == "crashed"
     assert evaluator.screen({"deed": "hang"}, None).status == "timeout"
     assert evaluator.screen({"deed": "ok"}, 3.0).status == "ok"
+
+
+def test_preparing_has_the_time_of_the_budget_and_says_what_it_is(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as a default configuration that never ends: its job must not take five minutes to find out."""
+    monkeypatch.setattr(measuring, "_SAY_AFTER_SECONDS", 0.2)
+    problem = Problem(builtin_workload("vector_add"), {"n": 65}, "f32")  # the stand-in prepares it for 30 s
+    made = LocalEvaluator(problem, "cpu", "cpu", "cpu", {}, 0, processes=processes, patience=1.0)
+    began = time.monotonic()
+    screened = made.screen({"deed": "ok"}, None)
+    assert (screened.status, time.monotonic() - began < 15) == ("timeout", True)
+    assert "not prepared after 1 s" in str(screened.error)
+    assert (
+        "waiting for the inputs and the expected result of vector_add_kernel at n=65 f32, for 1 s at most"
+        in caplog.text
+    )
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("budget", "seconds"), [(None, 300), (10.0, 60), (100.0, 100), (3600.0, 300)], ids=lambda value: str(value)
+)
+def test_patience_is_the_budget_s_within_limits(budget: float | None, seconds: float) -> None:
+    assert measuring.patience_for(budget) == seconds
+    with local_evaluators("cpu", budget) as make:
+        made = make(Problem(builtin_workload("vector_add"), {"n": 64}, "f32"), get_device("cpu"), {}, 0)
+        assert isinstance(made, LocalEvaluator) and made._patience == seconds
+        made.close()
 
 
 def test_evaluator_races(evaluator: LocalEvaluator) -> None:

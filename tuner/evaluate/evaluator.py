@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..codec import Scalar
 from ..space import Configuration
 from ..workloads import Problem
-from .measuring import MeasuringProcess
+from .measuring import PREPARE_SECONDS, MeasuringProcess
 from .messages import Compiled, Prepare, Race, Raced, Screen, Screened
 from .processes import Processes
 
@@ -82,7 +82,8 @@ class LocalEvaluator:
 
     ``processors``: of the device; ``processes``: those of a job, which other problems had before; without them there
     are some for this problem alone.
-    ``ahead``: whether memory has room for processes that prepare before they are needed.
+    ``ahead``: whether memory has room for processes that prepare before they are needed. ``patience``: seconds that
+    preparing may take.
     """
 
     def __init__(
@@ -98,13 +99,14 @@ class LocalEvaluator:
         timeout: float = 60.0,
         processes: Processes | None = None,
         ahead: bool = True,
+        patience: float = PREPARE_SECONDS,
     ) -> None:
         self.exclusive = kind == "cpu"
         self._processes, self._shared = processes or Processes(), processes is not None
         base = Prepare(problem.spec, problem.dims, problem.dtype, target, processors)
         self._pool = self._processes.pool(base.to_json())
         self._prepare = replace(base, device=device, default=default, seed=seed)
-        self._timeout = timeout
+        self._timeout, self._patience = timeout, patience
         self._measuring = self._processes.measuring(self._prepare, limited=self.exclusive)
         self._ahead = ahead and not self.exclusive
         self._screening = False
@@ -147,7 +149,7 @@ class LocalEvaluator:
         request, asked = Screen(config, best_ns).to_json(), None if self.exclusive else meanwhile
         self._screening = True
         try:
-            answer = self._measuring.request("screen", request, self._timeout, asked)
+            answer = self._measuring.request("screen", request, self._timeout, asked, patience=self._patience)
         finally:
             self._screening = False
         self._begin_anticipated()
@@ -187,7 +189,8 @@ class LocalEvaluator:
             self._measuring = anticipated or self._final(seed)
         request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
-        return Raced.from_json(self._measuring.request("race", request.to_json(), limit))
+        answer = self._measuring.request("race", request.to_json(), limit, patience=self._patience)
+        return Raced.from_json(answer)
 
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""

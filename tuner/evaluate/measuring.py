@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,9 +12,22 @@ from ..codec import JsonObject
 from .child import ChildCrashed, ChildProcess, ChildTimeout, physical_memory_bytes
 from .messages import Limit, Prepare
 
-PREPARE_SECONDS = 300.0
+logger = logging.getLogger(__name__)
+
+#: What preparing may take: making inputs, compiling the default configuration and running it. Never less than slow
+#: compilers on busy machines need, and with a budget no more than it.
+PREPARE_SECONDS, LEAST_PREPARE_SECONDS = 300.0, 60.0
+# Preparing usually takes a second; whoever waits for longer is told for what.
+_SAY_AFTER_SECONDS = 10.0
 # The interpreter and the process itself; what a kernel's tensors need comes on top and is bounded by the rest.
 MEMORY_SHARE = 0.8
+
+
+def patience_for(budget_seconds: float | None) -> float:
+    """How long a job of this budget waits until a process is prepared."""
+    if budget_seconds is None:
+        return PREPARE_SECONDS
+    return min(PREPARE_SECONDS, max(LEAST_PREPARE_SECONDS, budget_seconds))
 
 
 class MeasuringProcess:
@@ -35,14 +50,20 @@ class MeasuringProcess:
                 self._begin()
 
     def request(
-        self, operation: str, request: JsonObject, timeout: float, meanwhile: Callable[[], None] | None = None
+        self,
+        operation: str,
+        request: JsonObject,
+        timeout: float,
+        meanwhile: Callable[[], None] | None = None,
+        *,
+        patience: float = PREPARE_SECONDS,
     ) -> JsonObject:
-        """The answer; a status where the process ends or takes longer than ``timeout`` seconds, preparing aside.
-        ``meanwhile`` is called once the process is at work on it."""
+        """The answer; a status where the process ends or takes longer than ``timeout`` seconds, preparing aside, for
+        which it has ``patience``. ``meanwhile`` is called once the process is at work on it."""
         began = time.monotonic()
         try:
             if not self._ready and self._unpreparable is None:
-                self._unpreparable = self._wait_until_prepared()
+                self._unpreparable = self._wait_until_prepared(patience)
             if self._unpreparable is not None:
                 return self._unpreparable
             number, deadline = self.child.send(operation, request), time.monotonic() + timeout
@@ -59,7 +80,7 @@ class MeasuringProcess:
         """Whether it runs and owes no answer, that to its preparation aside if it has arrived; never waits."""
         if self._preparing is not None and self.child.arrived:
             with suppress(ChildCrashed):
-                self._unpreparable = self._wait_until_prepared()
+                self._unpreparable = self._wait_until_prepared(PREPARE_SECONDS)
         return self._ready and not self.child.owes
 
     def kill(self) -> None:
@@ -83,19 +104,35 @@ class MeasuringProcess:
         self._preparing = self.child.send("prepare", self._prepare.to_json())
         return self._preparing
 
-    def _wait_until_prepared(self) -> JsonObject | None:
+    def _wait_until_prepared(self, patience: float) -> JsonObject | None:
         """None, or the answer if that fails: it has nothing to do with the configuration at hand, so it would fail for
         every other one, too."""
         number = self._preparing
         if number is None or not self.child.running:
             number = self._begin()
         self._preparing = None
+        told = threading.Timer(_SAY_AFTER_SECONDS, self._say_what_is_waited_for, (patience,))
+        told.daemon = True
+        told.start()
         try:
-            answer = self.child.receive(number, time.monotonic() + PREPARE_SECONDS)
+            answer = self.child.receive(number, time.monotonic() + patience)
         except ChildTimeout:  # such as a default configuration that deadlocks; once is enough to find out
-            return {"status": "timeout", "error": f"not prepared after {PREPARE_SECONDS:.0f} s"}
+            error = f"not prepared after {patience:.0f} s: does the default configuration end?"
+            return {"status": "timeout", "error": error}
+        finally:
+            told.cancel()
         if answer.get("status") != "ok":
             self.child.kill()
             return answer
         self._prepared = True
         return None
+
+    def _say_what_is_waited_for(self, patience: float) -> None:
+        dims = ",".join(f"{name}={size}" for name, size in self._prepare.dims.items())
+        logger.warning(
+            "waiting for the inputs and the expected result of %s at %s %s, for %.0f s at most",
+            self._prepare.workload.kernel.name,
+            dims,
+            self._prepare.dtype,
+            patience,
+        )
