@@ -32,6 +32,7 @@ from .namespace import (
     admit_value,
     evaluate_constant,
     is_compile_time,
+    makes_kernel,
 )
 from .parsing import parse_text
 from .scoping import read_before_bound
@@ -88,11 +89,10 @@ class KernelSource:
         except KeyError:
             found = None
         if not isinstance(found, TextFunction):
-            functions = [n.name for n in tree.body if isinstance(n, ast.FunctionDef)]
-            raise UnknownName(
-                f"{filename} has no jit function {name!r}",
-                hint=suggest(name, functions) or f"it has: {', '.join(functions) or 'no functions'}",
-            )
+            functions = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+            kernels = [n.name for n in functions if any(map(makes_kernel, n.decorator_list))]
+            listed = f"it has: {', '.join(kernels)}" if kernels else "it has none; kernels are decorated with @jit"
+            raise UnknownName(f"{filename} has no jit function {name!r}", hint=suggest(name, kernels) or listed)
         return found.source
 
     @staticmethod

@@ -301,7 +301,12 @@ def _is_pythons(name: str) -> bool:
 
 
 def _is_jit(decorator: ast.expr) -> bool:
-    return _decorator(decorator) == "jit" or is_compile_time(decorator)
+    return makes_kernel(decorator) or is_compile_time(decorator)
+
+
+def makes_kernel(decorator: ast.expr) -> bool:
+    """Whether a function with this decorator is a kernel, or one that kernels call."""
+    return _decorator(decorator) == "jit"
 
 
 def is_compile_time(decorator: ast.expr) -> bool:

@@ -30,9 +30,15 @@ def read_kernel(text: str) -> KernelSource:
     from deuteron.compiler import KernelSource  # lazy: help starts without the compiler
 
     path, name = split_kernel(text)
+    return KernelSource.from_file(existing_file(path), name or _only_kernel(path))
+
+
+def existing_file(path: Path) -> Path:
+    """``path``; raises CommandError where it is no file."""
     if not path.is_file():
-        raise CommandError(f"there is no file {path}", hint="name the kernel as FILE:KERNEL")
-    return KernelSource.from_file(path, name or _only_kernel(path))
+        what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
+        raise CommandError(what, hint="name the kernel as FILE:KERNEL")
+    return path
 
 
 def _only_kernel(path: Path) -> str:

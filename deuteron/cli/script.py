@@ -23,7 +23,8 @@ def run_script(script: Path, arguments: Sequence[str]) -> str | None:
         CommandError: there is no such file.
     """
     if not script.is_file():
-        raise CommandError(f"there is no file {script}", hint="name a Python file, and after it its arguments")
+        what = f"{script} is a folder" if script.is_dir() else f"there is no file {script}"
+        raise CommandError(what, hint="name a Python file, and after it its arguments")
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.resolve().parent))

@@ -21,7 +21,7 @@ from .job_options import (
     read_workload,
     save_workload,
 )
-from .kernel_file import is_described, read_kernel, split_kernel
+from .kernel_file import existing_file, is_described, read_kernel, split_kernel
 from .output import console, make_table, say, tell
 from .pairs import parse_pairs, parse_value
 
@@ -93,7 +93,7 @@ def _subject(
     path, name = split_kernel(text)
     of_kernel = path.suffix == ".py" or name is not None
     chosen = chosen_of(options.search)
-    if of_kernel and shape is None and not (options.description or is_described(_existing(path))):
+    if of_kernel and shape is None and not (options.description or is_described(existing_file(path))):
         source = read_kernel(text)
         values = {n: parse_value(v) for n, v in parse_pairs(options.constexpr, "--constexpr").items()}
         return subject_of_kernel(source, target, constexprs=values, chosen=chosen, dtype=dtype or "f16"), None
@@ -104,12 +104,6 @@ def _subject(
     problem = Problem(spec, sizes or spec.shapes[0], dtype or spec.dtypes[0])
     given = given_of(text, options)
     return subject_of_problem(problem, properties.kind, target, given=given, chosen=chosen), spec
-
-
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise CommandError(f"there is no file {path}", hint="name the kernel as FILE:KERNEL")
-    return path
 
 
 def _sizes(found: InferredSpace) -> dict[str, int | None]:

@@ -15,6 +15,9 @@ GPU = ["--target", "cuda:90a", "--emit", "ptx"]
 COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["compile", "missing.py:k"], ["no file missing.py", "FILE:KERNEL"]),
     (["compile", "{examples}/matmul.py:nope"], ["no jit function 'nope'", "matmul_kernel"]),
+    (["compile", "{examples}/matmul.py:matmul"], ["no jit function 'matmul'", "hint: did you mean matmul_kernel?"]),
+    (["compile", "{examples}/harness.py:nope"], ["it has none", "@jit"]),
+    *(([command, "{examples}"], ["/examples is a folder"]) for command in ("compile", "sanitize", "explain")),
     (["compile", "{examples}/heuristics.py"], ["scale_kernel, matmul_kernel", "name one"]),
     (["compile", "{examples}/harness.py"], ["no kernels", "@jit"]),
     (["compile", MATMUL, "--target", "cuda:70"], ["unknown target 'cuda:70'", "cuda:90a"]),
