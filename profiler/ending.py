@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from multiprocessing import util
+from pathlib import Path
 from types import FrameType
 
 from deuteron.compiler.errors import DeuteronError
@@ -20,9 +21,11 @@ from .recorder import recorder
 from .session import Session, registry
 
 
-def finalize_sessions(sessions: list[Session], output_format: str) -> None:
-    """Flush, write and remove these sessions; the first failure is raised after the others were written."""
+def finalize_sessions(sessions: list[Session], output_format: str) -> list[Path]:
+    """Flush, write and remove these sessions; the first failure is raised after the others were written. Returns the
+    files."""
     failure: ProfilerError | None = None
+    files: list[Path] = []
     with registry.lock:
         for session in sessions:
             session.suffix(output_format)
@@ -33,7 +36,7 @@ def finalize_sessions(sessions: list[Session], output_format: str) -> None:
             for phase in session.phases.values():
                 describe_devices(phase.profile)
             try:
-                session.write(output_format or session.mode.format)
+                files += session.write(output_format or session.mode.format)
             except ProfilerError as error:
                 failure = failure or error
                 recorder.sessions_changed()
@@ -42,6 +45,7 @@ def finalize_sessions(sessions: list[Session], output_format: str) -> None:
             recorder.session_removed(session)
     if failure is not None:
         raise failure
+    return files
 
 
 class Ending:
@@ -73,14 +77,13 @@ class Ending:
                 registry.remove(session)
                 continue
             try:
-                finalize_sessions([session], "")
+                files = finalize_sessions([session], "")
             except DeuteronError as error:
                 print(f"proton: session {session.name!r} was not finalized: {error}", file=sys.stderr)
             else:
-                if session.path is not None and not session.inherited:
-                    print(
-                        f"proton: session {session.name!r} was not finalized; wrote {session.path}.*", file=sys.stderr
-                    )
+                if files and not session.inherited:
+                    written = ", ".join(map(str, files))
+                    print(f"proton: session {session.name!r} was not finalized; wrote {written}", file=sys.stderr)
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
         """Write, and end as the signal would have ended the process."""

@@ -121,6 +121,10 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
                 f"the constraints of a space have {nodes} names, numbers and operators; at most {MAX_NODES}",
                 hint="drop those that follow from others",
             )
+        for text in self.constraints:
+            for part in Expression.parse(text).conjuncts():
+                if not part.names and isinstance(part.evaluate({}), str):
+                    raise SpaceError(f"the constraint {text} is a text, which is no condition", hint="BLOCK <= 256")
 
     @property
     def names(self) -> tuple[str, ...]:

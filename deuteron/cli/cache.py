@@ -130,6 +130,9 @@ def export(
     Example: `deuteron cache export configs.bundle --format python`
     """
     chosen = _format(form)
+    for option, value, of in (("--triton", triton, "sglang"), ("--blocks", blocks, "helion")):
+        if value and form != of:
+            raise CommandError(f"{option} has no meaning with --format {form}", hint=f"it is for --format {of}")
     order = tuple(name.strip() for name in blocks.split(",") if name.strip())
     found = replace(read_source(source, allow_unsigned=allow_unsigned), triton=triton, blocks=order)
     if isinstance(chosen, FolderFormat):

@@ -45,6 +45,8 @@ def create(
 
     Example: `deuteron token create ci --scope read --scope submit --expires 90d`
     """
+    if not name.strip():
+        raise CommandError("the token has no name", hint="say whose it is: deuteron token create ci")
     until = None if expires is None else datetime.now(UTC) + _lifetime(expires)
     with _store() as store, store.write() as tx:
         scopes = [chosen.value for chosen in scope or [Scope.READ]]
@@ -77,6 +79,8 @@ def revoke(
     Example: `deuteron token revoke 3f0c…`
     """
     with _store() as store, store.write() as tx:
+        if all(token.id != token_id for token in tx.tokens.all()):
+            raise CommandError(f"there is no token {token_id}", hint="`deuteron token list` shows them with their ids")
         token = tx.tokens.revoke(token_id)
     tell(f"token {token.id} of {token.name} is {_state(token)}")
 

@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add("-e", "--exclude", metavar="REGEX", help="Drop frames whose name matches and all below them")
     add("-t", "--threshold", type=float, help="Hide frames whose first metric is smaller")
-    add("-d", "--depth", type=int, default=DEFAULT_DEPTH, help=f"Levels of the tree to show ({DEFAULT_DEPTH})")
+    add("-d", "--depth", type=int, help=f"Levels of the tree to show ({DEFAULT_DEPTH})")
     add("-f", "--format", action="append", choices=("tree", *FORMATS, *STYLES), default=[], help=_FORMAT_HELP)
     add("-o", "--output", metavar="PATH", help="Write to a file, which is complete or not there")
     add("-n", "--top", type=int, metavar="N", help=f"Rows of the table ({TOP}); 0 for all")
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace) -> None:
         options.include,
         options.exclude,
         options.threshold,
-        options.depth,
+        DEFAULT_DEPTH if options.depth is None else options.depth,
         style,
         options.diff_profile,
     )
@@ -129,6 +129,8 @@ def _last(given: Sequence[str], known: Sequence[str], otherwise: str) -> str:
 
 def _refuse(options: argparse.Namespace, output: str) -> None:
     """Raise UsageError for options that have no meaning together."""
+    if options.list:
+        _refuse_with_list(options)
     misplaced = {
         "--print-sorted": options.print_sorted and output != "tree",
         "--color always": options.color == "always" and output != "tree",
@@ -138,10 +140,17 @@ def _refuse(options: argparse.Namespace, output: str) -> None:
     for option, wrong in misplaced.items():
         if wrong:
             raise UsageError(f"{option} has no meaning with --format {output}", hint="leave one of them out")
-    if options.list and options.output:
-        raise UsageError("--output has no meaning with --list", hint="leave one of them out")
     if options.top is not None and options.top < 0:
         raise UsageError(f"--top {options.top} is negative", hint="0 shows all rows")
+
+
+def _refuse_with_list(options: argparse.Namespace) -> None:
+    """All metrics of one file are listed, whatever would be shown of them."""
+    alone = {"file", "list", "color"}
+    for name, value in vars(options).items():
+        if name not in alone and value is not None and value is not False and value != []:
+            option = name.replace("_", "-")
+            raise UsageError(f"--{option} has no meaning with --list", hint="leave one of them out")
 
 
 def _default_metrics(output: str) -> list[str]:

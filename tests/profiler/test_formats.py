@@ -261,12 +261,15 @@ def path(tmp_path: Path) -> str:
         (["-f", "folded", "-m", "flops8"], "the value -1"),
         (["-f", "speedscope", "-m", "avg_time/us"], "does not add up"),
         (["-f", "speedscope", "-diff", "p.hatchet"], "--diff-profile has no meaning with --format speedscope"),
+        (["-l", "-m", "time"], "--metrics has no meaning with --list"),
+        (["-l", "-d", "0"], "--depth has no meaning with --list"),
+        (["-l", "-f", "csv"], "--format has no meaning with --list"),
+        (["-l", "-o", "x"], "--output has no meaning with --list"),
         (["-f", "csv", "--print-sorted"], "--print-sorted has no meaning with --format csv"),
         (["-f", "dot", "--color", "always"], "--color always has no meaning with --format dot"),
         (["-m", "time", "-n", "3"], "--top has no meaning with --format tree"),
         (["-f", "table", "-n", "-3"], "--top -3 is negative"),
         (["-f", "table", "-d", "0"], "--depth 0 shows nothing"),
-        (["-l", "-o", "x"], "--output has no meaning with --list"),
     ],
 )
 def test_what_has_no_meaning_is_refused(

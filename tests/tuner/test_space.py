@@ -111,6 +111,13 @@ def test_constraints_have_a_length_together() -> None:
         Space(parameters, tuple(" + ".join(["A * B"] * 30) + f" > {i}" for i in range(-86, 0)) + ("A < 3",) * 3)
 
 
+@pytest.mark.parametrize("text", ["'a'", "BLOCK > 1 and 'BLOCK < 64'"])
+def test_a_text_is_no_constraint(text: str) -> None:
+    """It would be true, as quotes around a condition are by mistake."""
+    with pytest.raises(SpaceError, match="is a text, which is no condition"):
+        Space((Parameter("BLOCK", (16, 32, 64)),), (text,))
+
+
 def test_contradiction_names_the_worst_constraint() -> None:
     space = Space(
         (Parameter("BLOCK", (16, 32, 64)), Parameter("WARPS", (1, 2, 4))),
