@@ -345,12 +345,13 @@ def shift_right(x: Operand, y: Operand) -> tensor:
 def compare(x: Operand, y: Operand, predicate: str) -> tensor:
     """int1 in the common shape; ``predicate`` is eq ne lt le gt ge.
 
-    Numbers are compared in their common type, pointers by their addresses. With NaN only ne is true.
+    Numbers are compared in their common type, where a literal counts as a tensor of its own type: f16 and 1e-8 in f32.
+    Pointers are compared by their addresses. With NaN only ne is true.
     """
     if _is_pointer(x) or _is_pointer(y):
         a, b = broadcast_all(_address(x), _address(y))
     else:
-        a, b = meet(x, y)
+        a, b = meet(as_tensor(x), as_tensor(y))
     return emit(ew.Compare(a.value, b.value, predicate))
 
 

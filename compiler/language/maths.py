@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import TypeMismatch
 from ..ir.types import F32, I32, I64, U8, U32, U64, Scalar
 from ..tile import elementwise as ew
-from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, where
+from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, promote_bf16, where
 from .builtin import builtin
 from .promotion import scalar_type
 from .storage import FNUZ, NAN
@@ -195,9 +195,12 @@ def abs(x: Operand) -> tensor:  # noqa: A001 -- the language's own name
 
 @builtin
 def fma(x: Operand, y: Operand, z: Operand) -> tensor:
-    """x * y + z with one rounding, in the common float type and shape; raises TypeMismatch for integers."""
-    a, b = meet(x, y)
-    a, c = meet(a, z)
+    """x * y + z with one rounding, in the common float type and shape; raises TypeMismatch for integers.
+
+    Numbers count as tensors of float32 or int32 (or wider, where those are too narrow).
+    """
+    a, b = meet(as_tensor(x), as_tensor(y))
+    a, c = meet(a, as_tensor(z))
     a, b, c = broadcast_all(a, cast_to(b, a.dtype), c)
     return emit(ew.Fma(a.value, b.value, c.value))
 
@@ -233,31 +236,33 @@ def umulhi(x: Operand, y: Operand) -> tensor:
 
 
 def _extremum(op: type[ew.Min] | type[ew.Max], x: Operand, y: Operand, nan: str) -> tensor:
-    a, b = meet(x, y)
+    a, b = meet(*(promote_bf16(as_tensor(operand)) for operand in (x, y)))
     return emit(op(a.value, b.value, nan == PropagateNan.ALL))
 
 
 @builtin
 def minimum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
-    """The smaller operand elementwise, in the common type and shape.
+    """The smaller operand elementwise, in the common type and shape; bf16 becomes f32.
 
-    Of NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
+    Numbers count as tensors of float32 or int32 (or wider, where those are too narrow), so f16 and 0.0 give f32. Of
+    NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
     """
     return _extremum(ew.Min, x, y, propagate_nan)
 
 
 @builtin
 def maximum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
-    """The larger operand elementwise, in the common type and shape.
+    """The larger operand elementwise, in the common type and shape; bf16 becomes f32.
 
-    Of NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
+    Numbers count as tensors of float32 or int32 (or wider, where those are too narrow), so f16 and 0.0 give f32. Of
+    NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
     """
     return _extremum(ew.Max, x, y, propagate_nan)
 
 
 @builtin
 def clamp(x: Operand, min: Operand, max: Operand, propagate_nan: str = PropagateNan.NONE) -> tensor:
-    """x held between ``min`` and ``max``, in the common type and shape of the three.
+    """x held between ``min`` and ``max``, in the common type and shape of the three, as ``maximum`` has it.
 
     NaN gives ``min``; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
     """

@@ -115,9 +115,9 @@ def _number(name: str, scale: tensor, target: Scalar, fast_math: bool) -> tensor
         raise TypeMismatch(f"{name} is uint8 (e8m0) or float8e4nv, got {scale.type}")
     exponent = shift_left(cast_to(scale, U32), 23)
     # 2 ** -127 has no exponent of its own: it is half the smallest normal number.
-    bits = where(compare(scale, 0, "eq"), constant(1 << 22, U32, ()), exponent)
+    bits = where(compare(scale, constant(0, U8), "eq"), constant(1 << 22, U32, ()), exponent)
     number = cast_to(cast(bits, F32, bitcast=True), target)
-    return number if fast_math else where(compare(scale, 255, "eq"), float("nan"), number)
+    return number if fast_math else where(compare(scale, constant(255, U8), "eq"), float("nan"), number)
 
 
 def _turned(x: tensor) -> tensor:

@@ -16,7 +16,7 @@ from ..tile import elementwise as ew
 from ..tile import movement
 from ..tile.formats import largest_code
 from . import combine
-from .arithmetic import bit_and, bit_xor, cast, cast_to, compare, invert, shift_right, where
+from .arithmetic import bit_and, bit_xor, cast, cast_to, compare, constant, invert, shift_right, where
 from .builtin import builtin
 from .reductions import index_along, reduce
 from .shapes import reshape, shape_tuple
@@ -151,8 +151,8 @@ def _keys(x: tensor, what: str) -> tensor:
         return x
     bits = cast(x, _integer(x.dtype), bitcast=True)
     magnitude = bit_and(bits, (1 << (x.dtype.bits - 1)) - 1)
-    # A NaN without its sign is more than infinity.
-    return _mirrored(where(compare(magnitude, largest_code(x.dtype), "gt"), magnitude, bits))
+    largest = constant(largest_code(x.dtype), _integer(x.dtype))  # a NaN without its sign is more
+    return _mirrored(where(compare(magnitude, largest, "gt"), magnitude, bits))
 
 
 def _from_keys(keys: tensor, like: tensor) -> tensor:

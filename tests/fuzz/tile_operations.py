@@ -54,7 +54,7 @@ def bounded(p: Program, value: Value) -> Value:
     """The same with values below 32, so that sums and products stay exact."""
     i = value.index
     if is_float(value.dtype):
-        text = f"tl.maximum(tl.minimum({value.name}, 31.0), -31.0)"
+        text = f"tl.maximum(tl.minimum({value.name}, 31.0), -31.0).to(tl.{value.dtype})"
         return p.add(text, (value.shape, value.dtype), meaning=lambda v, _: np.clip(v[i], -31, 31))
     return p.add(f"{value.name} & 31", (value.shape, value.dtype), meaning=lambda v, _: v[i] & v[i].dtype.type(31))
 

@@ -116,9 +116,10 @@ def select(p: Program) -> None:
     b = a and pick(p, lambda v: together(a, v) is not None)
     if a is None or b is None:
         return
-    shape, met = together(a, b), rules.meeting(a.kind, b.kind, "+")
-    x, y = (each(lambda z, k=v.kind: rules.converted(z, k, met), v.beside(shape)) for v in (a, b))
     name, nan = p.rng.choice(["minimum", "maximum", "where"]), p.rng.random() < 0.5
+    kinds = (v.kind if name == "where" or v.kind != "bf16" else "f32" for v in (a, b))
+    shape, met = together(a, b), rules.meeting(*kinds, "+")
+    x, y = (each(lambda z, k=v.kind: rules.converted(z, k, met), v.beside(shape)) for v in (a, b))
     which = pick(p, lambda v: v.kind == "i1" and v.shape == shape)
     if name == "where" and which is not None:
         p.add(f"tl.where({which.name}, {a.name}, {b.name})", shape, met, np.where(which.array, x, y))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ...ir.types import F64
 from ..arithmetic import cast_to, where
 from ..builtin import builtin
-from ..maths import abs, copysign, cos, div_rn, exp_rn, fma, isinf, log, maximum, minimum, sin, sqrt
+from ..maths import abs, copysign, cos, div_rn, exp_rn, isinf, log, sin, sqrt
 from ..tensor import Operand, tensor
 from .bessel_coefficients import (
     I0_FAR,
@@ -29,6 +29,7 @@ from .bessel_coefficients import (
     Y1_NEAR,
 )
 from .bits import polynomial, real
+from .joined import fma, maximum, minimum
 
 #: Where the polynomials change.
 _EDGE = 8.0

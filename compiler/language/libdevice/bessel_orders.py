@@ -16,11 +16,12 @@ from ..builtin import builtin
 from ..constexpr import constexpr
 from ..context import current
 from ..inline import library
-from ..maths import abs, div_rn, isinf, maximum, minimum, sqrt
+from ..maths import abs, div_rn, isinf, sqrt
 from ..reductions import max as largest
 from ..tensor import Operand, tensor
 from .bessel import j0, j1, y0, y1
 from .bits import real
+from .joined import maximum, minimum
 
 _F64, _I32 = F64, I32
 #: Where the way down is scaled, and by what.

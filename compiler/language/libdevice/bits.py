@@ -6,8 +6,8 @@ from ...errors import TypeMismatch
 from ...ir.types import F32, F64, I16, I32, I64, U32, U64, Scalar
 from ...tile import elementwise as ew
 from ..arithmetic import as_tensor, cast_to, constant, where
-from ..maths import fma
 from ..tensor import Operand, emit, tensor
+from .joined import fma
 
 _BITS = {16: I16, 32: I32, 64: I64}
 UNSIGNED = {I32: U32, I64: U64}

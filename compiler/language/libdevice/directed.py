@@ -14,10 +14,11 @@ from ...ir.types import F32, F64
 from ..arithmetic import as_tensor, broadcast_all, cast_to, constant, where
 from ..builtin import builtin
 from ..maths import div_rn as quotient
-from ..maths import fma, isinf, maximum, minimum
+from ..maths import isinf
 from ..maths import sqrt_rn as root
 from ..tensor import Operand, tensor
 from .bits import bits_of, given, is_finite, next_down, next_up, power_of_two, real, split, sum_rn, two_sum
+from .joined import fma, maximum, minimum
 
 
 def directed(near: tensor, error: tensor, rounding: str) -> tensor:

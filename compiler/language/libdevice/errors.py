@@ -9,10 +9,11 @@ from __future__ import annotations
 from ...ir.types import F64
 from ..arithmetic import cast_to, constant, where
 from ..builtin import builtin
-from ..maths import abs, div_rn, erf, exp_rn, fma, isinf, minimum
+from ..maths import abs, div_rn, erf, exp_rn, isinf
 from ..tensor import Operand, tensor
 from .bits import polynomial, real, sum_rn
 from .coefficients import SCALED_ERFCX
+from .joined import fma, minimum
 
 # 1/sqrt(2) and what it lacks.
 _ROOT_HALF, _ROOT_HALF_REST = 0.7071067811865476, -4.833646656726457e-17

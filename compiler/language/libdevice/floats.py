@@ -5,9 +5,10 @@ from __future__ import annotations
 from ...ir.types import F32, F64, I32, I64
 from ..arithmetic import cast_to, meet, mod, where
 from ..builtin import builtin
-from ..maths import abs, isinf, isnan, maximum, minimum
+from ..maths import abs, isinf, isnan
 from ..tensor import Operand, tensor
 from .bits import bits_of, given, is_finite, next_down, next_up, power_of_two, real, split
+from .joined import maximum, minimum
 
 
 def _pair(x: Operand, y: Operand, function: str) -> tuple[tensor, tensor]:

@@ -13,7 +13,7 @@ import math
 from ...ir.types import F64, I64
 from ..arithmetic import cast_to, where
 from ..builtin import builtin
-from ..maths import abs, div_rn, floor, fma, log, maximum, minimum, rint
+from ..maths import abs, div_rn, floor, log, rint
 from ..tensor import Operand, tensor
 from .bits import polynomial, power_of_two, real, split, sum_rn, two_sum
 from .gamma_coefficients import (
@@ -25,6 +25,7 @@ from .gamma_coefficients import (
     LOG_AT_2_REST,
     LOG_STIRLING,
 )
+from .joined import fma, maximum, minimum
 from .trigonometry import sinpi
 
 Pair = tuple[tensor, tensor]

@@ -11,10 +11,11 @@ import math
 from ...ir.types import F64
 from ..arithmetic import bit_and, cast_to, where
 from ..builtin import builtin
-from ..maths import abs, copysign, div_rn, erf, exp_rn, fma, log, maximum, minimum, sqrt
+from ..maths import abs, copysign, div_rn, erf, exp_rn, log, sqrt
 from ..tensor import Operand, tensor
 from .bits import bits_of, real, reinterpret, sum_rn
 from .errors import _erfcx
+from .joined import fma, maximum, minimum
 
 _HALF_ROOT_PI = math.sqrt(math.pi) / 2
 #: The constant of Winitzki's formula.

@@ -8,10 +8,11 @@ from __future__ import annotations
 from ...ir.types import F32, F64
 from ..arithmetic import cast_to, where
 from ..builtin import builtin
-from ..maths import abs, copysign, div_rn, exp2, fma, isinf, log2, maximum, minimum, sqrt_rn
+from ..maths import abs, copysign, div_rn, exp2, isinf, log2, sqrt_rn
 from ..tensor import Operand, tensor
 from .bits import is_finite, power_of_two, real, split, two_sum
 from .directed import operands
+from .joined import fma, maximum, minimum
 
 
 def _norm(parts: list[tensor]) -> tuple[tensor, tensor, tensor]:

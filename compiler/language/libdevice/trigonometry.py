@@ -10,10 +10,11 @@ from collections.abc import Callable
 from ...ir.types import F64
 from ..arithmetic import cast_to, constant, where
 from ..builtin import builtin
-from ..maths import abs, copysign, cos, div_rn, floor, fma, isinf, log, rint, sin, sqrt_rn
+from ..maths import abs, copysign, cos, div_rn, floor, isinf, log, rint, sin, sqrt_rn
 from ..tensor import Operand, tensor
 from .bits import polynomial, real, two_sum
 from .coefficients import ASIN_TAIL
+from .joined import fma
 
 _PI, _PI_REST = 3.141592653589793, 1.2246467991473532e-16
 _LN2 = 0.6931471805599453

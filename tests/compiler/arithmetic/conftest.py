@@ -100,9 +100,13 @@ def holds(name: str, number: int) -> bool:
 
 
 def meeting(a: str, b: str, operator: str, a_number: bool = False, b_number: bool = False) -> str | None:
-    """The type in which operands of the types ``a`` and ``b`` are computed; None where the language refuses them."""
+    """The type in which operands of the types ``a`` and ``b`` are computed; None where the language refuses them.
+
+    A number joins at the type of the other operand, but is compared as a tensor of its own type."""
     divides = operator in ("/", "//", "%")
-    if a_number != b_number and kind(a if a_number else b) <= kind(b if a_number else a):
+    if operator in COMPARISONS:
+        met = _TABLE[a, b]
+    elif a_number != b_number and kind(a if a_number else b) <= kind(b if a_number else a):
         met = b if a_number else a
     elif divides and not is_float(a) and not is_float(b) and is_signed(a) != is_signed(b):
         return None

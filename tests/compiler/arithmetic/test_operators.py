@@ -40,8 +40,9 @@ def crossed(reference, a, b, rng):
     return x, y
 
 
-def add_operators(reference, case, x, a, y, b, quotient_steps, text="x {} y", numbers=(False, False)):
-    for operator in (*reference.OPERATORS, *reference.COMPARISONS):
+def add_operators(reference, case, x, a, y, b, quotient_steps, text="x {} y", numbers=(False, False), joins=True):
+    """All operators, or the comparisons alone of a number that does not join at the type of the other operand."""
+    for operator in (*(reference.OPERATORS if joins else ()), *reference.COMPARISONS):
         met = reference.meeting(a, b, operator, *numbers)
         if met is None:
             continue
@@ -74,16 +75,23 @@ def test_operators(reference, run_on_target, quotient_steps, left, partners):
 
 def add_choices(reference, case, x, a, y, b):
     """Functions of two values that give one of them."""
+    add_extrema(reference, case, x, a, y, b, "y")
     met = reference.meeting(a, b, "+")
+    u, v = reference.converted(x, a, met), reference.converted(y, b, met)
+    chosen = reference.operate("<", x, a, y, b, met)[0]
+    case.expect("tl.where(x < y, x, y)", np.where(chosen, u, v), met)
+
+
+def add_extrema(reference, case, x, a, y, b, shown):
+    """minimum and maximum of ``x`` and what is written ``shown``; numbers count as tensors, and bf16 as f32."""
+    met = reference.meeting(*("f32" if type == "bf16" else type for type in (a, b)), "<")
     u, v = reference.converted(x, a, met), reference.converted(y, b, met)
     wide = (lambda z: z.astype(np.float64)) if reference.is_float(met) else (lambda z: z)
     for name, plain, strict in (("minimum", np.fmin, np.minimum), ("maximum", np.fmax, np.maximum)):
-        case.expect(f"tl.{name}(x, y)", plain(wide(u), wide(v)).astype(u.dtype), met, zeros_alike=True)
+        case.expect(f"tl.{name}(x, {shown})", plain(wide(u), wide(v)).astype(u.dtype), met, zeros_alike=True)
         if reference.is_float(met):
-            all_nan = f"tl.{name}(x, y, propagate_nan=tl.PropagateNan.ALL)"
+            all_nan = f"tl.{name}(x, {shown}, propagate_nan=tl.PropagateNan.ALL)"
             case.expect(all_nan, strict(wide(u), wide(v)).astype(u.dtype), met, zeros_alike=True)
-    chosen = reference.operate("<", x, a, y, b, met)[0]
-    case.expect("tl.where(x < y, x, y)", np.where(chosen, u, v), met)
 
 
 def test_numerals(reference, run_on_target, quotient_steps, left, request):
@@ -95,13 +103,13 @@ def test_numerals(reference, run_on_target, quotient_steps, left, request):
         rng = np.random.default_rng(1)
         x = reference.values(left, SIZE, rng)
         own = reference.type_of_number(number)
-        if not in_range(reference, left, own, number):
-            continue
+        joins = in_range(reference, left, own, number)
         y = np.full(SIZE, number, reference.NUMPY[own])
         case = reference.Case(x=(left, x))
         shown = f"float('{number}')" if number in (float("inf"),) or number != number else f"({number})"
-        add_operators(reference, case, x, left, y, own, quotient_steps, f"x {{}} {shown}", (False, True))
-        add_operators(reference, case, y, own, x, left, quotient_steps, f"{shown} {{}} x", (True, False))
+        add_operators(reference, case, x, left, y, own, quotient_steps, f"x {{}} {shown}", (False, True), joins)
+        add_operators(reference, case, y, own, x, left, quotient_steps, f"{shown} {{}} x", (True, False), joins)
+        add_extrema(reference, case, x, left, y, own, shown)
         wrong += [f"{left}, {number}: {line}" for line in case.run(run_on_target)]
     assert not wrong, "\n".join(wrong)
 
