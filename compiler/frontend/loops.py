@@ -1,4 +1,5 @@
-"""Loops: unrolled at compile time (static_range, tuples) or emitted with loop-carried values."""
+"""Loops: unrolled at compile time (static_range, tuples, those of functions of compile-time values) or emitted with
+loop-carried values."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from .dispatch import evaluate, execute, statement
 from .exits import boundary, catch_break, catch_continue, goes_on
 from .frame import Frame, Scope
 from .merging import Meeting, emit_conditional
+from .python_builtins import known_items
 
 #: Most iterations of a compile-time loop: each one is compiled.
 MAX_STATIC_ITERATIONS = 4096
@@ -32,7 +34,10 @@ def _for(frame: Frame, node: ast.For) -> None:
     if node.orelse:
         raise frame.error(node, "'else' of a loop is not part of the kernel language")
     iterable = evaluate(frame, node.iter)
-    if isinstance(iterable, static_range):
+    known = known_items(iterable) if frame.source.compile_time else None
+    if known is not None:
+        _unrolled(frame, node, known)
+    elif isinstance(iterable, static_range):
         with frame.at(node.iter):
             _check_static(iterable)
         _unrolled(frame, node, iterable.values())
@@ -60,6 +65,7 @@ def _check_static(loop: static_range) -> None:
 
 
 def _unrolled(frame: Frame, node: ast.For, values: Iterable[object]) -> None:
+    """The body once for each value. The budget of statements bounds how often."""
     if not any(_own_exits(node.body)):
         for value in values:
             if not goes_on(frame, node):
@@ -76,6 +82,24 @@ def _unrolled(frame: Frame, node: ast.For, values: Iterable[object]) -> None:
                 execute(frame, node.body)
             catch_continue(frame)
     catch_break(frame)
+
+
+def _known_while(frame: Frame, node: ast.While) -> None:
+    """A loop of a function of compile-time values, which computes as Python does. The budget of statements bounds how
+    often."""
+    with boundary(frame), frame.looping():
+        while goes_on(frame, node) and _holds(frame, node.test):
+            with boundary(frame):
+                execute(frame, node.body)
+            catch_continue(frame)
+    catch_break(frame)
+
+
+def _holds(frame: Frame, test: ast.expr) -> bool:
+    value = evaluate(frame, test)
+    if isinstance(value, tensor):
+        raise frame.error(test, "a loop of a compile-time function needs a condition that is known while compiling")
+    return bool(value)
 
 
 def _own_exits(body: list[ast.stmt]) -> Iterable[ast.stmt]:
@@ -183,6 +207,9 @@ def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block,
 def _while(frame: Frame, node: ast.While) -> None:
     if node.orelse:
         raise frame.error(node, "'else' of a loop is not part of the kernel language")
+    if frame.source.compile_time:
+        _known_while(frame, node)
+        return
     node = _with_assignments_inside(node)
     with frame.at(node):
         carried = Carried(frame, node.body, None)
