@@ -12,6 +12,7 @@ from ..language.extent import bounded, gathered
 from ..language.mappings import known_key, mapping
 from ..language.structure import Structure
 from ..language.tensor import Operand, tensor
+from ..language.truth import decides, joined
 from ..source import constants
 from ..source.namespace import HelperModule
 from . import known
@@ -213,20 +214,15 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, lhs: object, r
 
 @expression(ast.BoolOp)
 def _boolop(frame: Frame, node: ast.BoolOp) -> object:
-    stop_at = isinstance(node.op, ast.Or)
-    combine = arithmetic.logical_or if stop_at else arithmetic.logical_and
-    result: object = None
-    for i, part in enumerate(node.values):
-        value = evaluate(frame, part)
-        if i == 0:
-            result = value
-        elif isinstance(result, tensor) or isinstance(value, tensor):
-            with frame.at(node):
-                result = combine(_operand(result), _operand(value))
-        else:
-            result = value
-        if not isinstance(result, tensor) and bool(result) is stop_at:
-            return result
+    by = isinstance(node.op, ast.Or)
+    first, *others = node.values
+    result = evaluate(frame, first)
+    for other in others:
+        if decides(result, by):
+            break
+        value = evaluate(frame, other)
+        with frame.at(node):
+            result = joined(result, value, by)
     return result
 
 

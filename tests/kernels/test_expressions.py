@@ -116,6 +116,38 @@ def test_assignment_in_the_condition_of_a_loop(launch, values):
     np.testing.assert_array_equal(got, [total, place, values[place]])
 
 
+@triton.jit
+def operands(x, o, n, m, zero, NONE: tl.constexpr):
+    tl.store(o, n and 5)
+    tl.store(o + 1, n or 7)
+    tl.store(o + 2, 0 or n)
+    tl.store(o + 3, (3 and n) + 100)
+    tl.store(o + 4, n and m)
+    tl.store(o + 5, zero or m or 0)
+    tl.store(o + 6, n and m and 0)
+    tl.store(o + 7, (n > 5) and 6)
+    tl.store(o + 8, 1 and 2 and 3)
+    tl.store(o + 9, (NONE or n) and 1)
+    k = 5
+    tl.store(o + 10, k and 3)
+    tl.store(o + 11, k or n)
+    tl.store(o + 12, k and n)
+    tl.store(o + 13, (zero or (m and 0)) + 10)
+    tl.store(o + 14, zero and tl.load(x + 100))
+    tl.store(o + 15, n or 7 or tl.load(x + n))  # noqa: SIM222 -- what is right of it is not evaluated
+    tile = tl.arange(0, 4)
+    tl.store(o + 16 + tile, tile and 3)
+    tl.store(o + 20 + tile, 0 or tile)
+    tl.store(o + 24 + tile, tile and tile + n)
+
+
+def test_and_and_or_give_operands(launch):
+    """Known operands that do not decide have no effect, those that do are the result, and two others give a boolean."""
+    got = launch(operands, (1,), np.zeros(128, np.int32), np.full(28, -1, np.int64), 5, 4, 0, NONE=None)[1].tolist()
+    assert got[:16] == [5, 7, 5, 105, 1, 1, 0, 0, 3, 5, 5, 1, 1, 10, 0, 7]
+    assert got[16:] == [0, 1, 2, 3] * 2 + [0, 1, 1, 1]
+
+
 def test_attributes(launch):
     x = np.array([1, 5, 3, 2], np.float32)
     assert launch(ask, (1,), x, np.zeros(1, np.float32), FIELD="shape")[1][0] == (11 + 10) * 4 + 5

@@ -1,9 +1,9 @@
 """What kernels that run as Python are rewritten to where Python means something else than compiled kernels do.
 
-``and``, ``or`` and ``not`` of tiles are elementwise. Python would ask a tile for one truth value: ``x and y`` calls
-:func:`_joined`, which looks at what ``x`` is. And numbers that are assigned to names get types (:mod:`.numbers`).
-Functions that have either are compiled anew from their text. Everything else, names, lines and closures among it, stays
-as it was.
+``and`` and ``or`` are those of the language (language/truth.py), which give a boolean of two tensors, and ``not`` of
+tiles is elementwise. Python would ask a tile for one truth value: ``x and y`` calls :func:`_joined`. And numbers that
+are assigned to names get types (:mod:`.numbers`). Functions that have either are compiled anew from their text.
+Everything else, names, lines and closures among it, stays as it was.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import TypeGuard, TypeVar, cast
 
-from ...language.arithmetic import logical_and, logical_not, logical_or
+from ...language.arithmetic import as_condition, logical_not
 from ...language.tensor import tensor
+from ...language.truth import decides, joined
+from ...language.typed import Typed
 from .numbers import annotated, assigned
 
 #: Names with a dot are nobody else's in a kernel. The last one is of what stands for an operand that is not evaluated.
@@ -28,17 +30,16 @@ def _is_tile(value: object) -> TypeGuard[tensor]:
     return isinstance(value, tensor) and value.numel != 1
 
 
-def _settled(value: object, by: bool) -> bool:
-    """Whether the first operand is the result; ``by``: the truth value that ends the operator, True for ``or``."""
-    return not _is_tile(value) and bool(value) is by
+def _settled(value: object, by: bool, effects: bool) -> bool:
+    """Whether the other operand is not evaluated; ``by``: the truth value that decides, True for ``or``. One that has
+    ``effects``, a load perhaps, is not where the first decides at run time, though compiled kernels would."""
+    return decides(value, by) or (effects and not _is_tile(value) and bool(value) is by)
 
 
 def _joined(first: object, second: object, by: bool) -> object:
-    if second is _UNREAD:
-        return first
-    if _is_tile(first):
-        return (logical_or if by else logical_and)(first, second)  # type: ignore[arg-type]
-    return second
+    if second is not _UNREAD:
+        return joined(first, second, by)
+    return as_condition(first) if isinstance(first, tensor) else bool(first) if isinstance(first, Typed) else first
 
 
 def _negated(value: object) -> object:
@@ -60,8 +61,8 @@ _Binding = TypeVar("_Binding", ast.Assign, ast.NamedExpr)
 
 
 class _Rewriting(ast.NodeTransformer):
-    """``x and y`` becomes ``joined(held := x, unread if settled(held, False) else y, False)``, and ``n = x`` becomes
-    ``n = assigned(x)``."""
+    """``x and y`` becomes ``joined(held := x, unread if settled(held, False, effects) else y, False)``, and ``n = x``
+    becomes ``n = assigned(x)``."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -118,13 +119,14 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         by = ast.Constant(isinstance(node.op, ast.Or))
+        effects = [_has_effects(value) for value in node.values]
         operands: list[ast.expr] = [self.visit(value) for value in node.values]
-        first, *others = operands
-        for other in others:
+        first = operands[0]
+        for other, has_effects in zip(operands[1:], effects[1:], strict=True):
             self.held += 1
             name = f"joined.{self.held}"
             held = ast.NamedExpr(ast.Name(name, ast.Store()), first)
-            settled = _call(_SETTLED, ast.Name(name, ast.Load()), by)
+            settled = _call(_SETTLED, ast.Name(name, ast.Load()), by, ast.Constant(has_effects))
             first = _call(_JOINED, held, ast.IfExp(settled, ast.Name(_UNREAD, ast.Load()), other), by)
         return ast.copy_location(first, node)
 
@@ -140,6 +142,11 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.GeneratorExp:
         return node
+
+
+def _has_effects(node: ast.expr) -> bool:
+    """Whether the evaluation may do more than compute: read memory, bind a name, or fail."""
+    return any(isinstance(part, ast.Call | ast.Subscript | ast.NamedExpr) for part in ast.walk(node))
 
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
