@@ -87,7 +87,7 @@ def widen_integers(x: tensor) -> tensor:
     return x
 
 
-def _comparable(x: tensor) -> tensor:
+def comparable(x: tensor) -> tensor:
     """Numbers below 32 bits as f32 or i32, in which every one of them can be written."""
     if isinstance(x.dtype, Scalar) and x.dtype.bits < 32:
         return cast_to(x, F32 if x.dtype.is_float else I32)
@@ -144,7 +144,7 @@ def _extremum(
     input: tensor, axis: int | None, indices: bool, keep_dims: bool, plain: object, indexed: object
 ) -> object:
     if not indices:
-        return reduce(_comparable(input), axis, plain, keep_dims)
+        return reduce(comparable(input), axis, plain, keep_dims)
     x = promote_bf16(input)
     flat = shapes.ravel(x) if axis is None else x
     place = 0 if axis is None else axis

@@ -18,7 +18,7 @@ from ..tile.formats import largest_code
 from . import combine
 from .arithmetic import bit_and, bit_xor, cast, cast_to, compare, constant, invert, shift_right, where
 from .builtin import builtin
-from .reductions import index_along, reduce
+from .reductions import comparable, index_along, reduce
 from .shapes import reshape, shape_tuple
 from .tensor import emit, tensor
 
@@ -64,10 +64,11 @@ def sort(x: tensor, dim: int | None = None, descending: bool = False) -> tensor:
 
 @builtin
 def topk(x: tensor, k: int, dim: int | None = None, descending: bool = True) -> tensor:
-    """The ``k`` largest elements along ``dim`` (None: the last dimension), the largest first, in the type of ``x``;
-    with ``descending=False`` the ``k`` smallest, the smallest first.
+    """The ``k`` largest elements along ``dim`` (None: the last dimension), the largest first; with ``descending=False``
+    the ``k`` smallest, the smallest first.
 
-    ``k`` is a power of two, and the size of the dimension in the result. The order is that of ``sort``: a NaN is
+    As what ``max`` and ``min`` give, some of the elements are f32 or i32 where they are below 32 bits; all of them stay
+    as they are. ``k`` is a power of two, and the size of the dimension in the result. The order is that of ``sort``: a NaN is
     larger than every number. Raises TypeMismatch for scalars and pointers, for a dimension outside the rank, and for a
     ``k`` that is no power of two or more than there are.
     """
@@ -83,7 +84,8 @@ def topk(x: tensor, k: int, dim: int | None = None, descending: bool = True) -> 
     while runs.shape[axis] > count:
         runs = _larger_halves(runs, axis, count)
         runs = _merged(runs, axis, count, True)
-    return _from_keys(runs if descending else invert(runs), x)
+    best = _from_keys(runs if descending else invert(runs), x)
+    return comparable(best) if count < size else best
 
 
 @builtin

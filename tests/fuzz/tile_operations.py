@@ -180,7 +180,7 @@ def order(p: Program) -> None:
         return
     k = 2 ** p.rng.randint(0, a.shape[-1].bit_length() - 1)
     made = ((*a.shape[:-1], k), a.dtype)
-    p.add(f"tl.topk({a.name}, {k})", made, meaning=lambda v, _: np.sort(v[i], -1)[..., ::-1][..., :k])
+    p.add(f"tl.topk({a.name}, {k}).to(tl.{a.dtype})", made, meaning=lambda v, _: np.sort(v[i], -1)[..., ::-1][..., :k])
 
 
 def gather(p: Program) -> None:

@@ -45,7 +45,8 @@ def sort_row(x, out, N: tl.constexpr):
 def topk_last(x, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     rows = tl.arange(0, M)[:, None]
     best = tl.topk(tl.load(x + rows * N + tl.arange(0, N)[None, :]), K)
-    tl.static_assert(best.dtype == x.dtype.element_ty)
+    tl.static_assert(best.dtype == tl.max(tl.load(x + tl.arange(0, 2)), 0).dtype or K == N)
+    tl.static_assert(best.dtype == x.dtype.element_ty or K < N)
     tl.store(out + rows * K + tl.arange(0, K)[None, :], best)
 
 
@@ -170,6 +171,18 @@ def test_topk(launch, rng, name, k):
     x = numbers(rng, name, (4, 32))
     want = np.flip(ascending(x, 1), 1)[:, :k]
     same(launch(topk_last, (1,), x, np.zeros((4, k), x.dtype), M=4, N=32, K=k)[1], want)
+
+
+@triton.jit
+def scaled_topk(q, h, out):
+    i, j = tl.arange(0, 4), tl.arange(0, 2)
+    tl.store(out + j, tl.topk(tl.load(q + i), 2) * 2)
+    tl.store(out + 2 + j, tl.topk(tl.load(h + i), 2) * 40000.0)
+
+
+def test_some_of_small_numbers_are_wide_enough_to_compute_with(launch):
+    q, h = np.array([100, 200, 255, 1], np.uint8), np.array([1, 2, 3, 4], np.float16)
+    assert launch(scaled_topk, (1,), q, h, np.zeros(4, np.float32))[2].tolist() == [510, 400, 160000, 120000]
 
 
 @pytest.mark.parametrize("k", [2, 16])
