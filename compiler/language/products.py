@@ -7,7 +7,7 @@ from typing import cast
 
 from .. import knobs
 from ..errors import TypeMismatch
-from ..ir.types import F16, F32, Scalar
+from ..ir.types import BF16, F16, F32, Scalar
 from ..tile import matmul
 from .arithmetic import cast_to, constant
 from .builtin import builtin
@@ -28,10 +28,10 @@ def dot(
 ) -> tensor:
     """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 or more are a batch of such products.
 
-    The result has the type of ``acc``. Without ``acc`` floats accumulate in ``out_dtype`` (float32, or float16), f64 in
-    f64, integers in i32. ``input_precision`` matters for f32 operands: "tf32" (default, see the knob
-    DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc``, at most K
-    for 8-bit floats, has no effect.
+    The result has the type of ``acc``. Without ``acc`` f16 and 8-bit floats accumulate in ``out_dtype`` (float32, or
+    float16), f32 and bf16 in f32, f64 in f64, integers in i32. ``input_precision`` matters for f32 operands: "tf32"
+    (default, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee".
+    ``max_num_imprecise_acc``, at most K for 8-bit floats, has no effect.
 
     Raises TypeMismatch: ranks, shapes or element types of the operands that do not fit, or an accumulator of another
     shape or of a type that cannot hold such products.
@@ -58,6 +58,8 @@ def dot(
             wide = scalar_type("i32")
         elif element.bits == 64:
             wide = element
+        elif element in (BF16, F32) and wide == F16:
+            wide = F32  # whose range operands have
     shape = (input.shape[0], other.shape[1])
     start = constant(0, wide, shape) if acc is None else acc
     return emit(matmul.Dot(input.value, other.value, start.value, input_precision))

@@ -67,10 +67,10 @@ def topk(x: tensor, k: int, dim: int | None = None, descending: bool = True) -> 
     """The ``k`` largest elements along ``dim`` (None: the last dimension), the largest first; with ``descending=False``
     the ``k`` smallest, the smallest first.
 
-    As what ``max`` and ``min`` give, some of the elements are f32 or i32 where they are below 32 bits; all of them stay
-    as they are. ``k`` is a power of two, and the size of the dimension in the result. The order is that of ``sort``: a NaN is
-    larger than every number. Raises TypeMismatch for scalars and pointers, for a dimension outside the rank, and for a
-    ``k`` that is no power of two or more than there are.
+    As what ``max`` and ``min`` give, some of the elements are f32 or i32 where they are below 32 bits; all of them
+    stay as they are. ``k`` is a power of two, and the size of the dimension in the result. The order is that of
+    ``sort``: a NaN is larger than every number. Raises TypeMismatch for scalars and pointers, for a dimension outside
+    the rank, and for a ``k`` that is no power of two or more than there are.
     """
     axis = _dimension(x, dim, "topk")
     size = x.shape[axis]
