@@ -14,6 +14,7 @@ from ..language.arithmetic import as_tensor
 from ..language.context import activate, wrapping
 from ..language.descriptors import descriptor_of
 from ..language.inline import Inlinable, LibraryFunction
+from ..language.named import as_tuples
 from ..language.tensor import tensor
 from ..language.typed import untyped
 from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argument_type
@@ -62,7 +63,7 @@ def lower(
     given = gathered({**constexprs, **_run_time(function, source, signature)})
     for argument in source.parameters:
         name = argument.name
-        frame.scope[name] = given[name] if name in given else _default(source, argument)
+        frame.scope[name] = as_tuples(given[name]) if name in given else _default(source, argument)
     with activate(compilation):
         try:
             returned = run_body(frame)

@@ -51,3 +51,10 @@ def make(kind: type[tuple[Any, ...]], args: Sequence[object], kwargs: Mapping[st
         )
     made: tuple[object, ...] = tuple.__new__(kind, [values[name] for name in fields])
     return made
+
+
+def as_tuples(value: object) -> object:
+    """A value in which lists, which kernels have as tuples, are tuples."""
+    if isinstance(value, list):
+        return tuple(map(as_tuples, value))
+    return with_items(value, list(map(as_tuples, value))) if isinstance(value, tuple) else value

@@ -23,7 +23,7 @@ from ..language.constexpr import constexpr, unwrap
 from ..language.extent import gathered
 from ..language.inline import ConstexprFunction, Inlinable
 from ..language.mappings import mapping
-from ..language.named import is_named_tuple, with_items
+from ..language.named import as_tuples, is_named_tuple, with_items
 from . import constants, python_math
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
 
@@ -43,6 +43,8 @@ def admit(name: str, value: object) -> object:
         held = value.value
         if isinstance(held, dict):
             return mapping({key: admit_value(name, item) for key, item in held.items()})
+        if isinstance(held, list | tuple):
+            return as_tuples(held)
         return compile_time(held) if isinstance(held, types.FunctionType) and not is_builtin(held) else held
     if isinstance(value, Inlinable | LanguageModule | Scalar | Pointer) or is_builtin(value):
         return value
@@ -90,7 +92,7 @@ def _is_helper(member: object) -> bool:
 
 def admit_value(name: str, value: object) -> object:
     """A default value, a Python object that is known from the beginning, as kernels may use it; raises UnknownName."""
-    value = unwrap(value)
+    value = as_tuples(unwrap(value))
     if isinstance(value, tuple):
         return with_items(value, [admit_value(name, item) for item in value])
     return value if value is None or isinstance(value, bool | int | float | str) else admit(name, value)

@@ -134,3 +134,29 @@ def test_a_number_can_be_asked_whatever_it_is(launch, n: int) -> None:
     """Of an argument that is 1 the value is known, also where the kernel runs as Python."""
     got = launch(asked, (1,), np.zeros(2, np.int64), n, 2.5, n)[0]
     np.testing.assert_array_equal(got, [n * n, 5])
+
+
+TABLE = tl.constexpr([1, 2, (4, [8])])
+
+
+@triton.constexpr_function
+def listed(place):
+    return PLACES[place]
+
+
+PLACES = [16, 32]
+
+
+@triton.jit
+def from_lists(o_ptr, SIZES: tl.constexpr, NESTED: tl.constexpr):
+    tl.store(o_ptr, TABLE[2][1][0] + TABLE[-3])
+    first, second = SIZES
+    tl.store(o_ptr + 1, SIZES[1] * first)
+    tl.store(o_ptr + 2, len(SIZES) + NESTED[1][0])
+    for i in tl.static_range(len(SIZES)):
+        tl.store(o_ptr + 3 + i, SIZES[i] + second + listed(i))
+
+
+def test_lists_that_are_known_are_read(launch) -> None:
+    got = launch(from_lists, (1,), np.zeros(5, np.int64), SIZES=[3, 8], NESTED=(5, [6]))[0]
+    assert got.tolist() == [9, 24, 8, 27, 48]
