@@ -15,6 +15,10 @@ from .promotion import scalar_type
 from .shapes import join, permute, reshape, split
 from .tensor import emit, tensor
 
+#: Products of f32 as several of bf16, here as what is at least as precise: three have 16 bits, tf32x3 has 21; six have
+#: as many as f32.
+_AS_PRECISE = {"bf16x3": "tf32x3", "bf16x6": "ieee"}
+
 
 @builtin
 def dot(
@@ -28,17 +32,18 @@ def dot(
 ) -> tensor:
     """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 or more are a batch of such products.
 
-    The result has the type of ``acc``. Without ``acc`` f16 and 8-bit floats accumulate in ``out_dtype`` (float32, or
-    float16), f32 and bf16 in f32, f64 in f64, integers in i32. ``input_precision`` matters for f32 operands: "tf32"
-    (default, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee"; ``allow_tf32=False`` means "ieee".
-    ``max_num_imprecise_acc``, at most K for 8-bit floats, has no effect.
+    The result has the type of ``acc``. Without ``acc`` f16 and 8-bit floats, which may be of two types, accumulate in
+    ``out_dtype`` (float32, or float16), f32 and bf16 in f32, f64 in f64, integers in i32. ``input_precision`` matters
+    for f32 operands: "tf32" (default, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee", which are also taken for
+    "bf16x3" and "bf16x6"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc``, at most K for 8-bit floats, has
+    no effect.
 
     Raises TypeMismatch: ranks, shapes or element types of the operands that do not fit, or an accumulator of another
     shape or of a type that cannot hold such products.
     """
     _check_operands(input, other)
     _check_imprecision(input, max_num_imprecise_acc)
-    input, other = (_computable(x) for x in (input, other))
+    input, other = _computable(input, other)
     if len(input.shape) > 3:
         options = (input_precision, allow_tf32, max_num_imprecise_acc, out_dtype)
         if acc is not None and acc.shape[:-2] != input.shape[:-2]:
@@ -51,6 +56,7 @@ def dot(
         return _batched(lambda a, b, c: dot(a, b, c, *options), input, other, acc)
     if input_precision is None:
         input_precision = "ieee" if allow_tf32 is False else knobs.f32_default.get()
+    input_precision = _AS_PRECISE.get(input_precision, input_precision)
     element = input.dtype
     wide = scalar_type(out_dtype)
     if isinstance(element, Scalar):
@@ -65,9 +71,11 @@ def dot(
     return emit(matmul.Dot(input.value, other.value, start.value, input_precision))
 
 
-def _computable(x: tensor) -> tensor:
-    """Numbers that are only stored as f16, which holds all of them."""
-    return cast_to(x, F16) if isinstance(x.dtype, Scalar) and x.dtype.is_stored_only else x
+def _computable(*operands: tensor) -> list[tensor]:
+    """Numbers that are only stored, and 8-bit floats of two types, as f16, which holds all of them."""
+    types = [x.value.type.scalar for x in operands]
+    mixed = len(set(types)) > 1 and all(type.is_float and type.bits == 8 for type in types)
+    return [cast_to(x, F16) if mixed or type.is_stored_only else x for x, type in zip(operands, types, strict=True)]
 
 
 def _check_operands(input: object, other: object) -> None:

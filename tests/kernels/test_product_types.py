@@ -23,3 +23,26 @@ def test_halves_hold_products_of_halves_alone(launch, dtype) -> None:
     a = np.full((32, 32), 64).astype(dtype)
     got = launch(in_halves, (1,), a, np.zeros((32, 32), np.float32), N=32)[1]
     np.testing.assert_array_equal(got, np.inf if dtype is np.float16 else 32 * 64.0**2)
+
+
+@triton.jit
+def product(a_ptr, b_ptr, o_ptr, N: tl.constexpr, PRECISION: tl.constexpr):
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    tl.store(o_ptr + at, tl.dot(tl.load(a_ptr + at), tl.load(b_ptr + at), input_precision=PRECISION))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_eight_bits_of_two_formats(launch, rng, turned: bool) -> None:
+    formats = [ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn]
+    a, b = (rng.integers(-2, 3, (32, 32)).astype(f) for f in (reversed(formats) if turned else formats))
+    got = launch(product, (1,), a, b, np.zeros((32, 32), np.float32), N=32, PRECISION=None)[2]
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32))
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("bf16x3", 2.0**-15), ("bf16x6", 2.0**-21)])
+def test_several_products_of_bf16_are_as_precise_as_they_are(launch, normal, precision: str, tolerance: float) -> None:
+    a, b = normal(32, 32), normal(32, 32)
+    got = launch(product, (1,), a, b, np.zeros((32, 32), np.float32), N=32, PRECISION=precision)[2]
+    size = np.abs(a).astype(np.float64) @ np.abs(b)
+    assert (np.abs(got - a.astype(np.float64) @ b) <= tolerance * size).all()
