@@ -10,10 +10,11 @@ from functools import partial
 
 from ..errors import TypeMismatch
 from ..ir.core import Block, Value
+from ..ir.types import I32, I64
 from ..language import arithmetic
 from ..language.control import counting, static_range
 from ..language.control import range as dynamic_range
-from ..language.tensor import tensor
+from ..language.tensor import Operand, tensor
 from ..tile import control
 from .assignment import assign
 from .branches import scalar_condition
@@ -118,6 +119,11 @@ def _own_exits(body: list[ast.stmt]) -> Iterable[ast.stmt]:
 _add, _sub, _mul = (partial(f, sanitize_overflow=False) for f in (arithmetic.add, arithmetic.sub, arithmetic.mul))
 
 
+#: A step that is longer than the largest tile is hardly one of a loop that many kernels run.
+_LONG_STEP = 1 << 20
+_LARGEST_INT32 = (1 << 31) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class _Counter:
     """The bounds of a run-time loop in one type, and how its index becomes what the program sees."""
@@ -163,6 +169,8 @@ def _counter(loop: dynamic_range) -> _Counter:
         if part.shape or not part.value.type.is_integer:
             raise TypeMismatch(f"loop bounds must be scalar integers, got {part.type}")
     counted, shown = counting(loop.bounds)
+    if counted == I32 and _may_pass_int32(loop.bounds):
+        counted = I64
 
     def show(index: tensor) -> tensor:
         return arithmetic.cast_to(index, shown)
@@ -180,6 +188,16 @@ def _counter(loop: dynamic_range) -> _Counter:
     magnitude = arithmetic.constant(-int(step), counted)
     count = arithmetic.floordiv(_add(distance, -int(step) - 1), magnitude)
     return _Counter(zero, count, one, lambda index: show(_add(lower, _mul(index, stride))))
+
+
+def _may_pass_int32(bounds: Iterable[Operand]) -> bool:
+    """Whether a loop may count beyond int32 before it ends, where that is known, or likely by how long its step is."""
+    lower, upper, step = (None if isinstance(bound, tensor) else int(bound) for bound in bounds)
+    if step is None or abs(step) > _LONG_STEP:
+        return step is not None
+    if step < 0:
+        return lower is not None and upper is not None and lower - upper - step - 1 > _LARGEST_INT32
+    return upper is not None and upper + step - 1 > _LARGEST_INT32
 
 
 def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block, exits: Exits) -> None:

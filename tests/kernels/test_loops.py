@@ -133,3 +133,24 @@ def test_nested_branches(launch, normal, close, mode) -> None:
         exact[64:] *= 3
     exact = exact * 2 + (0.5 if mode in (0, 3) else 0)
     close(launch(nested_ifs, (3,), x, np.zeros_like(x), 100, mode, BLOCK=64, FLAG=2)[1], exact)
+
+
+@triton.jit
+def to_the_end_of_int32(o_ptr, n):
+    total = 0
+    for _ in range(0, 2147483647, 1 << 30):
+        total += 1
+    for i in range(2147483640, 2147483647, 4):
+        total += i - 2147483600
+    for i in range(5, n, 1 << 30):
+        total += i // 5
+    for i in range(2147483646, -2147483647, -(1 << 20)):
+        if i < 2147000000:
+            break
+        total += 1000
+    tl.store(o_ptr, total)
+
+
+def test_loops_end_where_the_next_step_passes_int32(launch) -> None:
+    expected = 2 + (40 + 44) + (1 + (5 + 2**30) // 5) + 1000
+    assert launch(to_the_end_of_int32, (1,), np.zeros(1, np.int64), 2147483647)[0] == expected
