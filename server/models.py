@@ -165,7 +165,8 @@ class EventRow(Base):
     id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     kind: Mapped[str] = mapped_column(String(40))
     body: Mapped[str] = mapped_column(Text)
-    # Who delivered it and as which line of its spool; NULL for events that the server itself made.
+    # Who delivered it and as which line of its spool. Of events that the server itself made the line is NULL, and who
+    # is, too, unless the event gave the job to a run.
     claim_id: Mapped[str | None] = mapped_column(String(80))
     sequence: Mapped[int | None] = mapped_column(Integer)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from deuteron.tuner import ConfigRecord, shape_key
+from deuteron.tuner import shape_key
+from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.experience import KnownConfig, SearchLog, SearchPlace, logs_of_records
 from deuteron.tuner.experience.search_log import MOST_CONFIGS, MOST_LOGS
 from deuteron.tuner.job import parse_shape
 
+from .configs import readable_records
 from .store import FoundSearch, Transaction
 
 #: Searches that a run gets to start from. It uses half as many, of those that share configurations with it.
@@ -90,7 +93,7 @@ def _log(tx: Transaction, search: FoundSearch, toolchain: Mapping[str, str]) -> 
 
 
 def _records(bodies: Iterable[str]) -> list[SearchLog]:
-    return logs_of_records(ConfigRecord.from_json(json.loads(body)) for body in bodies)
+    return logs_of_records(readable_records(bodies))
 
 
 def _without_trials(records: Iterable[SearchLog], logs: Iterable[SearchLog]) -> list[SearchLog]:
@@ -112,8 +115,9 @@ def _places_of_records(tx: Transaction, place: SearchPlace) -> Iterator[SearchPl
                 continue  # another kind of device says nothing
             shapes = dict.fromkeys(shape for *_, shape in tx.configs.keys_of(kernel_hash, [device], dtype))
             for shape in shapes:
-                sizes = parse_shape(shape) if shape else {}
-                yield SearchPlace(place.kernel_name, kernel_hash, device, sizes, dtype)
+                with contextlib.suppress(SchemaError):  # an older version let in what is no shape
+                    sizes = parse_shape(shape) if shape else {}
+                    yield SearchPlace(place.kernel_name, kernel_hash, device, sizes, dtype)
 
 
 def _bodies_at(tx: Transaction, at: SearchPlace) -> list[str]:

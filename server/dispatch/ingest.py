@@ -4,8 +4,8 @@ The rules that make kill -9 harmless live here:
 
 * A worker writes each event to its spool before it sends it, and sends it until it is acknowledged. An event
   is (job, run, line of the spool); one that is stored already is acknowledged and skipped.
-* A finished trial is a fact, whoever reports it: trials of a run that lost its job are still stored.
-  Anything that changes the job's state counts only from the run that owns the job.
+* A finished trial is a fact: trials of a run that lost its job are still stored, though not those of a run that
+  never had it. Anything that changes the job's state counts only from the run that owns the job.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from deuteron.tuner.events import (
 
 from ..configs import put_record
 from ..metrics import Metrics
+from ..plausible import check_sizes, check_trial
 from ..settings import Settings
 from ..signals import JobSignals
 from ..store import (
@@ -39,6 +40,7 @@ from ..store import (
     JobIsFinal,
     JobState,
     NewTrial,
+    NotFound,
     ServiceStore,
     StoredTrial,
     TooLong,
@@ -108,7 +110,7 @@ class Ingest:
             if job.attempts > self.settings.max_attempts:
                 job = self._give_up(tx, job, before.attempts)
             elif job.attempts != before.attempts:
-                self._announce(tx, job)
+                self._announce(tx, job, claim_id=claim_id)
             finished = tx.trials.page(job_id)
         self.signals.notify(job_id)
         if job.state is not JobState.RUNNING:
@@ -119,7 +121,7 @@ class Ingest:
         """Store a worker's events. Safe to repeat.
 
         Raises:
-            NotFound: no such job.
+            NotFound: no such job, or the run never had it.
             SchemaError, TooLong, Conflict: an event is not one that the tuner knows, or cannot be stored. All others
                 of the delivery are.
         """
@@ -132,6 +134,8 @@ class Ingest:
                 refusal = refusal or error
         with self.store.write() as tx:
             job = tx.jobs.lock(job_id)
+            if job.claim_id != claim_id and not tx.events.knows_run(job_id, claim_id):
+                raise NotFound(f"job {job_id} was never given to the run {claim_id!r}", hint="claim the job first")
             for sequence in tx.events.delivered(job_id, claim_id, list(told)):
                 del told[sequence]
             for item, event in told.values():
@@ -206,6 +210,7 @@ class Ingest:
             claim_id=claim_id,
             sequence=item.sequence,
         )
+        check_event(job, event)
         owns = job.claim_id == claim_id and job.state is JobState.RUNNING
         match event:
             case JobStarted():
@@ -241,8 +246,9 @@ class Ingest:
         self._announce(tx, ended)
         return ended
 
-    def _announce(self, tx: Transaction, job: Job, *, reason: str | None = None) -> None:
-        """Put a change of state into the event log, where every watcher sees it in order."""
+    def _announce(self, tx: Transaction, job: Job, *, reason: str | None = None, claim_id: str | None = None) -> None:
+        """Put a change of state into the event log, where every watcher sees it in order. ``claim_id``: the run that
+        the job was given to."""
         body = {
             "kind": "job_state",
             "state": job.state.value,
@@ -250,7 +256,7 @@ class Ingest:
             "cancel_requested": job.cancel_requested,
             "reason": reason or job.error,
         }
-        tx.events.append(job.id, "job_state", json.dumps(body, separators=(",", ":")))
+        tx.events.append(job.id, "job_state", json.dumps(body, separators=(",", ":")), claim_id=claim_id)
         if job.state.is_final:
             tx.committed.append(lambda: self.ended(job.kernel_hash))
         self._advance(tx, job.id)
@@ -261,6 +267,25 @@ class Ingest:
     def _receipt(self, tx: Transaction, job_id: str, claim_id: str) -> Receipt:
         renewed = tx.jobs.renew(job_id, claim_id=claim_id, lease=self.lease)
         return Receipt(proceed=renewed, cancel=tx.jobs.get(job_id).cancel_requested)
+
+
+def check_event(job: Job, event: TuneEvent) -> None:
+    """Refuse what no search of the job can have found: other searches start from it, and other runs of the job.
+
+    Raises:
+        SchemaError: a record of another kernel, a size or a time that is none, a number that nothing can hold.
+    """
+    match event:
+        case ShapeFinished() if event.record.kernel_hash != job.kernel_hash:
+            raise SchemaError(
+                f"record.kernel_hash: {event.record.kernel_hash[:64]!r} is not the kernel of job {job.id}",
+                hint=f"{job.kernel_hash}; are worker and service of one version?",
+            )
+        case TrialFinished():
+            check_sizes(event.shape, "trial.shape")
+            check_trial(event.trial)
+        case _:
+            pass
 
 
 def new_trial(event: TrialFinished, attempt: int) -> NewTrial:

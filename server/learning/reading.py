@@ -11,13 +11,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from deuteron.tuner import ConfigRecord, JobSpec, shape_key
+from deuteron.tuner import JobSpec, shape_key
 from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.experience import KnownConfig, SearchLog, logs_of_records
 from deuteron.tuner.experience.search_log import MOST_CONFIGS
 from deuteron.tuner.learn import LEAST_SHAPES
 from deuteron.tuner.workloads import WorkloadSpec
 
+from ..configs import readable_records
 from ..store import ScreenedTime, Transaction
 
 #: Of each device: the newest jobs, so many of their screened trials looked at, so many trained from, evenly divided.
@@ -153,4 +154,4 @@ class _Device:
 
 def _records(tx: Transaction, kernel_hash: str) -> list[SearchLog]:
     stored = tx.configs.of_kernel(kernel_hash, limit=MOST_RECORDS)
-    return logs_of_records(ConfigRecord.from_json(json.loads(config.body)) for config in stored)
+    return logs_of_records(readable_records(config.body for config in stored))

@@ -27,7 +27,8 @@ class Events:
         claim_id: str | None = None,
         sequence: int | None = None,
     ) -> int:
-        """Store an event and return its id. ``claim_id`` and ``sequence`` name a worker's delivery."""
+        """Store an event and return its id. ``claim_id`` and ``sequence`` name a worker's delivery; ``claim_id`` alone
+        names the run that got the job with it."""
         event_id = self.last_id(job_id) + 1
         self.connection.execute(
             insert(EventRow).values(
@@ -48,6 +49,11 @@ class Events:
         if among is not None:
             query = query.where(EventRow.sequence.in_(among))
         return {number for (number,) in self.connection.execute(query) if number is not None}
+
+    def knows_run(self, job_id: str, claim_id: str) -> bool:
+        """Whether the run got the job at some time, or has delivered to it."""
+        query = select(EventRow.id).where(EventRow.job_id == job_id, EventRow.claim_id == claim_id).limit(1)
+        return self.connection.execute(query).first() is not None
 
     def last_id(self, job_id: str) -> int:
         """The id of a job's last event, 0 before the first."""

@@ -22,7 +22,7 @@ from fastapi.testclient import TestClient
 from deuteron import migrations
 from deuteron.server import Settings, create_app
 from deuteron.server.store import ServiceStore
-from deuteron.tuner import ConfigRecord
+from deuteron.tuner import ConfigRecord, Problem, builtin_workload
 from deuteron.tuner.events import (
     JobFinished,
     JobStarted,
@@ -270,10 +270,12 @@ def client(settings: Settings, open_client: Callable[..., TestClient]) -> TestCl
 
 @pytest.fixture
 def tune_events() -> Callable[..., list[dict[str, Any]]]:
-    """The events of one search as a worker sends them: started, trials, shape finished, job finished."""
+    """The events of one search of softmax as a worker sends them: started, trials, shape finished, job finished."""
+    kernel_hash = Problem(builtin_workload("softmax"), {"M": 64, "N": 64}, "f32").source.hash
 
     def make(trials: int, **record: object) -> list[dict[str, Any]]:
         shape = {"M": 64, "N": 64}
+        record = {"kernel_hash": kernel_hash, **record}
         made = [paced_runner.make_trial(number) for number in range(trials)]
         events: list[TuneEvent] = [JobStarted("softmax_kernel", "cpu/test", "random", 1, 5, None)]
         events += [TrialFinished(shape, "f32", trial, trial.id) for trial in made]

@@ -94,6 +94,7 @@ def run(
     """Try configurations 0 ... budget.trials - 1 for every shape; those in ``finished`` are not repeated."""
     records: list[ConfigRecord] = []
     done = list(finished)
+    kernel_hash = next(spec.problems()).source.hash
     trials, seconds = spec.budget.trials or 1, spec.budget.seconds or 0.0
     emit(JobStarted(spec.workload.kernel.name, DEVICE.key, spec.strategy, 1, trials, seconds))
     for shape in spec.shapes:
@@ -108,7 +109,7 @@ def run(
                 time.sleep(seconds / trials)
                 trial = make_trial(number)
                 emit(TrialFinished(shape=dict(shape), dtype=dtype, trial=trial, incumbent=trial.id))
-            records.append(make_record(dict(shape), dtype))
+            records.append(make_record(dict(shape), dtype, kernel_hash=kernel_hash))
             emit(ShapeFinished(record=records[-1]))
     (workdir / "search.hatchet").write_text("[]")
     emit(JobFinished(tuple(record.id for record in records), seconds, profile="search.hatchet"))

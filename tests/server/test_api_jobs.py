@@ -453,19 +453,57 @@ def test_shapes_and_names_that_are_too_long_are_refused_when_they_are_submitted(
         ("id", "", "record.id: '' is no id"),
         ("id", "a" * 37, "id: 'aaa"),
         ("dtype", "f" * 17, "dtype: 'fff"),
+        ("shape", {"M": 0}, "record.shape: 'M' is 0"),
+        ("time_ns", {"median": 0.0, "low": 0.0, "high": 1.0, "samples": 1}, "record.time_ns.median: 0"),
+        ("default_time_ns", {"median": 1.0, "low": 1e-320, "high": 1.0, "samples": 1}, "record.default_time_ns.low"),
+        ("speedup", {"median": 1.0, "low": 1.0, "high": 1.7e308, "samples": 1}, "record.speedup.high: 1.7e+308"),
+        ("kernel_hash", "a" * 64, "is not the kernel of job"),
+        ("kernel_name", "x\x1b[2J", "record.kernel_name: 'x\\x1b[2J' has a control character"),
+        ("toolchain", {"a\nb": "1"}, "record.toolchain: 'a\\nb' has a control character"),
+        ("config", {"\x85": 1}, "record.config: '\\x85' has a control character"),
+        ("device", {"kind": "cpu", "name": "\x9b31m"}, "record.device: '\\x9b31m' has a control character"),
     ],
 )
 def test_records_that_no_table_could_keep_are_refused(
     client: TestClient, make_record: Callable[..., Any], field: str, value: object, message: str
 ) -> None:
-    job_id = submit(client)["id"]
+    """Nor readers take: logarithms of sizes, quotients of times and names on terminals."""
+    job = submit(client)
+    job_id = job["id"]
     claim(client, job_id)
-    record = {**make_record({"M": 64}).to_json(), "shape_key": "", field: value}
+    made = make_record({"M": 64}, kernel_hash=job["kernel_hash"]).to_json()
+    record = {**made, "shape_key": "", field: value}
     event = {"kind": "shape_finished", "record": record}
     body = {"claim_id": "ticket.run", "events": [{"sequence": 1, "event": event}]}
     answer = client.post(f"/v1/worker/jobs/{job_id}/events", json=body)
     assert answer.status_code == 422 and message in answer.json()["detail"]
     assert client.get("/v1/configs").json()["configs"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shape": {"M": 0, "N": 64}}, "trial.shape: 'M' is 0"),
+        ({"shape": {"M": 2**63, "N": 64}}, "trial.shape: 'M' is 9223372036854775808"),
+        ({"time_ns": {"median": -1.0, "low": 1.0, "high": 1.0, "samples": 1}}, "trial.time_ns: -1 ns"),
+        ({"time_ns": {"median": 1.0, "low": 1.0, "high": 1e300, "samples": 1}}, "trial.time_ns: 1e+300 ns"),
+        ({"config": {"BLOCK": 2**64 - 1}}, "trial.config: 'BLOCK' is beyond 64 bits"),
+        ({"config": {"B\x1b": 1}}, "trial.config: 'B\\x1b' has a control character"),
+    ],
+)
+def test_trials_that_no_search_has_are_refused(
+    client: TestClient, tune_events: Callable[..., Any], changes: dict[str, Any], message: str
+) -> None:
+    """The next run of the job, which gets them to go on from, ended it with an internal error."""
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    event = tune_events(trials=1)[1]
+    event["shape"] = changes.pop("shape", event["shape"])
+    event["trial"] |= changes
+    body = {"claim_id": "ticket.run", "events": [{"sequence": 1, "event": event}]}
+    answer = client.post(f"/v1/worker/jobs/{job_id}/events", json=body)
+    assert answer.status_code == 422 and message in answer.json()["detail"], answer.text
+    assert client.get(f"/v1/jobs/{job_id}/trials").json()["trials"] == []
 
 
 def test_one_key_at_two_servers_makes_one_job(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ def service(settings: Settings, open_client: Callable[..., TestClient]) -> tuple
 def test_events_that_are_none_keep_no_other_writer_waiting(service: tuple[ServiceContext, str]) -> None:
     """A thousand of them took seconds in which nobody else could write."""
     context, job_id = service
+    context.ingest.claim(job_id, claim_id="run", worker="w")
     statements: list[str] = []
     listen(context.store.database.engine, "before_cursor_execute", lambda *seen: statements.append(seen[2]))
     for events in ([Delivery(n, {}) for n in range(1, 1000)], [Delivery(1, {"kind": "nothing"})] * 999):
@@ -43,6 +44,7 @@ def test_events_that_are_none_keep_no_other_writer_waiting(service: tuple[Servic
 
 def test_a_number_twice_in_one_delivery_is_one_event(service: tuple[ServiceContext, str]) -> None:
     context, job_id = service
+    context.ingest.claim(job_id, claim_id="run", worker="w")
     started = JobStarted("softmax_kernel", "cpu/test", "random", 1, 5, None).to_json()
     context.ingest.deliver(job_id, claim_id="run", events=[Delivery(1, started), Delivery(1, started)])
     with context.store.read() as tx:
@@ -71,6 +73,7 @@ class CountingLink:
 def test_a_long_run_leaves_more_events_than_a_server_takes_at_once(service: Any) -> None:
     """All that it had measured without a server stayed on the worker's disk, and was removed after thirty days."""
     context, job_id = service
+    context.ingest.claim(job_id, claim_id="ticket.run", worker="w")
     folder = context.settings.directory("spool")
     left = Spool(folder, job_id, "ticket.run")
     for _ in range(1030):

@@ -27,7 +27,7 @@ from deuteron.server.dispatch.run import Bench, deliver_leftovers, forget_dead_r
 from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
 from deuteron.server.dispatch.supervisor import DaskDispatcher
 from deuteron.server.files import remove_parts
-from deuteron.server.store import Conflict, JobState, NewJob, TooLong
+from deuteron.server.store import Conflict, JobState, NewJob, NotFound, TooLong
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.event_log import EventLog
 from deuteron.tuner.events import JobStarted
@@ -111,6 +111,23 @@ def test_what_bounds_a_trial_is_kept(service, tune_events: Events) -> None:
     assert stored(context, job_id).device_key == "cpu/test"
     with context.store.read() as tx:
         assert [trial.bound for trial in tx.trials.page(job_id)] == ["registers", None]
+
+
+def test_a_run_that_never_had_the_job_has_nothing_to_tell(service, tune_events: Events) -> None:
+    """A stranger's trials and records became what other searches start from. One that has lost the job keeps its
+    trials, though it delivers the first of them afterwards."""
+    context, job_id = service
+    events = tune_events(trials=2)
+    context.ingest.claim(job_id, claim_id="t.old", worker="w")
+    context.ingest.release(job_id, reason="gone", claim_id="t.old")
+    context.ingest.claim(job_id, claim_id="u.new", worker="w")
+    with pytest.raises(NotFound, match="never given to the run 'stranger'"):
+        context.ingest.deliver(job_id, claim_id="stranger", events=deliveries(events))
+    with context.store.read() as tx:
+        assert tx.trials.page(job_id) == [] and tx.configs.page(limit=1) == []
+    assert not context.ingest.deliver(job_id, claim_id="t.old", events=deliveries(events)).proceed
+    with context.store.read() as tx:
+        assert len(tx.trials.page(job_id)) == 2 and len(tx.configs.page(limit=2)) == 1
 
 
 @pytest.mark.parametrize("last", [{"kind": "job_failed", "error": "no", "hint": None, "at": "2026-01-01"}, None])

@@ -74,6 +74,8 @@ def logs_of_trials(
     trial of one worked there is none."""
     tasks: dict[str, tuple[Mapping[str, int], str, dict[str, KnownConfig]]] = {}
     for shape, dtype, trial in trials:
+        if any(size < 1 for size in shape.values()):
+            continue
         if trial.phase == "screen" and trial.time_ns is not None and trial.time_ns.median > 0:
             _, _, known = tasks.setdefault(config_key(shape) + dtype, (shape, dtype, {}))
             known[config_key(trial.config)] = KnownConfig(trial.config, trial.time_ns.median)
@@ -84,9 +86,12 @@ def logs_of_trials(
 
 
 def logs_of_records(records: Iterable[ConfigRecord]) -> list[SearchLog]:
-    """A log of two configurations for each record: the one that was kept, and the default that it was compared with."""
+    """A log of two configurations for each record: the one that was kept, and the default that it was compared with.
+    Records of no search, with a size of 0, have none."""
     logs = []
     for record in records:
+        if any(size < 1 for size in record.shape.values()):
+            continue  # no search has it, though a bundle or a database of an older version may
         found = {
             config_key(config): KnownConfig(config, time.median)
             for config, time in (
