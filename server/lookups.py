@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from sqlalchemy.exc import SQLAlchemyError
 
 from deuteron.tuner import Answer, DeviceFingerprint, RecordIndex, shape_key
-from deuteron.tuner.errors import RecordNotFound
+from deuteron.tuner.errors import RecordNotFound, SchemaError
 from deuteron.tuner.records.lookup import lookup
 
 from .groups import Group, Groups, read
 from .metrics import Metrics
+from .models import MOST_DTYPE, MOST_NAME, MOST_SHAPE_KEY
 from .predictors import Predictors
 from .resolving import resolve_device, resolve_kernel
 from .store import ServiceStore, Transaction
@@ -42,13 +43,26 @@ Versions = tuple[tuple[str, int], ...]
 @dataclass(frozen=True, slots=True)
 class Question:
     """``kernel`` is a hash or a name, ``device`` a key or a name; both as the caller wrote them.
-    ``toolchain`` is what the launch will be compiled with, None for any."""
+    ``toolchain`` is what the launch will be compiled with, None for any.
+
+    Raises :class:`SchemaError` for a text that is longer than what is stored of its kind: what a question names is
+    remembered, though there is no such thing."""
 
     kernel: str
     device: str
     shape: dict[str, int]
     dtype: str
     toolchain: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, text, most in (
+            ("kernel", self.kernel, MOST_NAME),
+            ("device", self.device, MOST_NAME),
+            ("dtype", self.dtype, MOST_DTYPE),
+            ("shape", shape_key(self.shape), MOST_SHAPE_KEY),
+        ):
+            if len(text) > most:
+                raise SchemaError(f"{name}: {text[:40]!r}... has {len(text)} characters", hint=f"at most {most}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ def key_text(length: int) -> String:
 
 #: Characters of a shape as text, such as M=512,N=512.
 MOST_SHAPE_KEY = 400
+#: Characters of a kernel's or a device's name or key, and of a dtype.
+MOST_NAME, MOST_DTYPE = 200, 16
 
 
 class Base(DeclarativeBase):

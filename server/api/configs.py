@@ -20,6 +20,7 @@ from deuteron.tuner.job import parse_shape
 from ..auth import Reader, Submitter
 from ..context import ContextDep
 from ..lookups import Question
+from ..models import MOST_DTYPE, MOST_NAME
 from ..problems import HttpProblem
 from ..resolving import resolve_kernel
 from ..store import ConfigEntry, NotFound, StoredConfig
@@ -60,10 +61,10 @@ _FLAGS = {"true": True, "false": False}
 async def lookup_config(
     context: ContextDep,
     _reader: Reader,
-    kernel: Annotated[str, Query(description="Kernel hash or name.", examples=["softmax"])],
-    device: Annotated[str, Query(description="Device key or name.", examples=["NVIDIA H200"])],
+    kernel: Annotated[str, Query(max_length=MOST_NAME, description="Kernel hash or name.", examples=["softmax"])],
+    device: Annotated[str, Query(max_length=MOST_NAME, description="Device key or name.", examples=["NVIDIA H200"])],
     shape: Annotated[str, _SHAPE_QUERY],
-    dtype: Annotated[str, Query(examples=["f32"])] = "f32",
+    dtype: Annotated[str, Query(max_length=MOST_DTYPE, examples=["f32"])] = "f32",
     toolchain: Annotated[
         str | None,
         Query(
@@ -96,9 +97,9 @@ def plain_question(query: bytes) -> tuple[Question, bool] | None:
         return None
     try:
         shape, toolchain = parse_shape(given["shape"]), _toolchain(given.get("toolchain"))
+        return Question(given["kernel"], given["device"], shape, given.get("dtype", "f32"), toolchain), strict
     except SchemaError:
         return None
-    return Question(given["kernel"], given["device"], shape, given.get("dtype", "f32"), toolchain), strict
 
 
 def lookup_response(answer: Answer) -> Response:
@@ -111,10 +112,10 @@ def lookup_batch(body: LookupBatchBody, context: ContextDep, _reader: Reader) ->
     """One round trip for everything a program is going to launch. Answers are in the order of the questions."""
     answers = []
     for number, item in enumerate(body.lookups):
-        question = Question(item.kernel, item.device, item.shape, item.dtype, item.toolchain)
         try:
+            question = Question(item.kernel, item.device, item.shape, item.dtype, item.toolchain)
             answers.append(context.lookups.answer(question, strict=body.strict).to_json())
-        except (ShapeMismatch, RecordNotFound) as error:
+        except (ShapeMismatch, RecordNotFound, SchemaError) as error:
             raise type(error)(f"lookups[{number}]: {error.message}", hint=error.hint) from None
         except HttpProblem as problem:
             where = f"lookups[{number}]: {problem.detail}"

@@ -499,3 +499,26 @@ def test_strict_refuses_from_memory_too(client: TestClient, make_record: MakeRec
     assert look(client, shape="M=96,N=64")["match"] == "nearest_shape"
     parameters = {"kernel": HASH, "device": "cpu", "shape": "M=96,N=64", "strict": "true"}
     assert client.get("/v1/configs/lookup", params=parameters).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"kernel": "k" * 201}, "kernel"),
+        ({"device": "d" * 201}, "device"),
+        ({"dtype": "f" * 17}, "dtype"),
+        ({"shape": {"M" * 201: 64}}, "shape"),
+        ({"shape": {f"M{n}": 64 for n in range(99)}}, "shape"),
+    ],
+)
+def test_questions_about_what_cannot_be_stored_are_refused(
+    client: TestClient, changes: dict[str, Any], where: str
+) -> None:
+    """They were remembered: megabytes each, for as long as the service ran."""
+    question = {"kernel": "softmax", "device": "cpu", "shape": {"M": 64, "N": 64}, "dtype": "f32", **changes}
+    shape = ",".join(f"{dim}={size}" for dim, size in question["shape"].items())
+    batch = client.post("/v1/configs/lookup", json={"lookups": [question]})
+    one = client.get("/v1/configs/lookup", params={**question, "shape": shape})
+    for answer in (batch, one):
+        assert answer.status_code == 422 and where in answer.json()["detail"], answer.text
+    assert "lookups" in batch.json()["detail"]

@@ -7,16 +7,22 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, StrictBool
 
-from .common import Body, Document, Integer
+from ...models import MOST_DTYPE, MOST_NAME, MOST_SHAPE_KEY
+from .common import Body, Document, Integer, Text
 
 
 class LookupBody(Body):
-    kernel: str = Field(description="Kernel hash, or a name (of a built-in workload or the newest kernel so called).")
-    device: str = Field(description="Device key as in GET /v1/devices, or a device name such as `NVIDIA H200`.")
-    shape: dict[str, Integer]
-    dtype: str = "f32"
-    toolchain: dict[str, str] | None = Field(
-        None, description="What you compile with; records of others are answered as unverified."
+    kernel: str = Field(
+        max_length=MOST_NAME,
+        description="Kernel hash, or a name (of a built-in workload or the newest kernel so called).",
+    )
+    device: str = Field(
+        max_length=MOST_NAME, description="Device key as in GET /v1/devices, or a device name such as `NVIDIA H200`."
+    )
+    shape: dict[Text, Integer] = Field(max_length=MOST_SHAPE_KEY // 4, description="Sizes by their names.")
+    dtype: str = Field("f32", max_length=MOST_DTYPE)
+    toolchain: dict[Text, Text] | None = Field(
+        None, max_length=64, description="What you compile with; records of others are answered as unverified."
     )
 
 
