@@ -40,11 +40,11 @@ from msgspec.structs import replace
 from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, encode_record, read_bundle
 from deuteron.tuner.errors import BundleError, UntrustedBundle
+from deuteron.tuner.fetch import Fetcher, FetchLimits
 from deuteron.tuner.http import ServiceError
 from deuteron.tuner.records import Predictor
 from deuteron.tuner.records.trust import KeyFolder, admit_pulled, server_address
 
-from .fetch import Fetcher, FetchLimits
 from .metrics import Metrics
 
 logger = logging.getLogger("deuteron.server")

@@ -18,8 +18,11 @@ from .addresses import is_service_address
 from .http_body import BodyDecoder, BodyRefused
 
 CONNECT_SECONDS = 5.0
-#: Bytes that are read of the body of a refusal. What is larger is no problem document.
-MOST_ERROR_BYTES = 64 << 10
+#: Bytes that are read of the body of a refusal, decoded, and of an answer. What is larger is no problem document, and
+#: no answer that is kept in memory.
+MOST_ERROR_BYTES, MOST_ANSWER_BYTES = 64 << 10, 256 << 20
+
+NO_SERVICE = "is this the address of a deuteron service?"
 
 
 class ServiceUnreachable(DeuteronError):
@@ -29,6 +32,11 @@ class ServiceUnreachable(DeuteronError):
     def __init__(self, message: str, *, hint: str | None = None, refused: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.refused = refused
+
+
+class StrangeAnswer(DeuteronError):
+    """What answers is no deuteron service, such as a proxy's page that asks who one is, or it sends what no service
+    does."""
 
 
 class ServiceError(DeuteronError):
@@ -80,7 +88,7 @@ class HttpClient:
         try:
             self._http = httpx.Client(
                 base_url=url,
-                headers={"Authorization": f"Bearer {token}"} if token else {},
+                headers={"Accept-Encoding": "gzip", **({"Authorization": f"Bearer {token}"} if token else {})},
                 timeout=httpx.Timeout(timeout_s, connect=connect_s),
                 transport=transport,
                 trust_env=use_proxy and not ignores_proxy(url),
@@ -98,20 +106,25 @@ class HttpClient:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
-        """The answer to one request; ``arguments`` as of httpx.Client.request.
+    def send(self, method: str, path: str, *, most_bytes: int = MOST_ANSWER_BYTES, **arguments: Any) -> httpx.Response:
+        """The answer to one request; ``arguments`` as of httpx.Client.request. Of its body at most ``most_bytes`` are
+        decoded.
 
         Raises:
             ServiceUnreachable: no answer.
             ServiceError: the answer is a refusal.
+            StrangeAnswer: it is a redirect, too large, or encoded in a way that was not asked for.
         """
         try:
-            response = self._http.request(method, path, **arguments)
+            with self._http.stream(method, path, **arguments) as response:
+                if response.is_error:
+                    raise service_error(response, error_body(*raw_body(response)))
+                refuse_redirect(response, self.url)
+                return _with_body(response, decoded_body(response, most_bytes))
         except httpx.RequestError as error:
             raise unreachable(self.url, error) from None
-        if response.is_error:
-            raise service_error(response, response.content)
-        return response
+        except BodyRefused as error:
+            raise StrangeAnswer(f"{self.url}{path}: {error.message}", hint=NO_SERVICE) from None
 
     @contextmanager
     def stream(
@@ -128,6 +141,7 @@ class HttpClient:
             with self._http.stream("GET", path, **arguments) as response:
                 if response.is_error and response.status_code != 416:
                     raise service_error(response, error_body(*raw_body(response)))
+                refuse_redirect(response, self.url)
                 yield response
         except httpx.RequestError as error:
             if raw_errors:
@@ -157,6 +171,27 @@ def raw_body(response: httpx.Response) -> tuple[str, Iterable[bytes]]:
     if response.is_stream_consumed:
         return "", (response.content,)
     return response.headers.get("Content-Encoding", ""), response.iter_raw()
+
+
+def decoded_body(response: httpx.Response, most_bytes: int) -> bytes:
+    """The body of an answer. Raises :class:`BodyRefused` for one of more than ``most_bytes``."""
+    encoding, pieces = raw_body(response)
+    body = BodyDecoder(encoding, most_bytes)
+    return b"".join(body.plain(piece) for piece in pieces)
+
+
+def refuse_redirect(response: httpx.Response, url: str) -> None:
+    """Raises :class:`StrangeAnswer` for a redirect: none is followed, as tokens would go along."""
+    if response.has_redirect_location:
+        location = response.headers["Location"]
+        raise StrangeAnswer(f"{url} redirects to {location[:200]}", hint="name the address of the service itself")
+
+
+def _with_body(response: httpx.Response, body: bytes) -> httpx.Response:
+    """The answer with its body decoded."""
+    encoded = ("content-encoding", "content-length", "transfer-encoding")
+    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in encoded]
+    return httpx.Response(response.status_code, headers=headers, content=body, request=response.request)
 
 
 def error_body(encoding: str, pieces: Iterable[bytes]) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from deuteron.compiler import JITFunction, knobs
 from deuteron.compiler.errors import LaunchError
@@ -16,6 +16,7 @@ from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
 
+from .addresses import is_service_address
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
 from .records.trust import KeyFolder, admit_file, admit_pulled
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
     from deuteron.compiler.runtime.launch.grid import Grid, GridFunction
     from deuteron.compiler.runtime.launch.runner import Runner
 
-FETCH_SECONDS = 30.0
+    from .fetch import Answered
+
+#: Of a bundle that is fetched: until its head is there and between its pieces, until all of it is, and its bytes.
+ANSWER_SECONDS, FETCH_SECONDS, MOST_BUNDLE_BYTES = 30.0, 600.0, 1 << 30
+MOST_REDIRECTS = 5
 
 Kernel: TypeAlias = "JITFunction | Runner"
 
@@ -157,16 +162,15 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
     etag = _etag_of(path)
     known = {} if etag is None else {"If-None-Match": etag}
-    from .http import HttpClient, ServiceError, ServiceUnreachable  # lazy: httpx is for those who fetch
+    from .http import ServiceError, ServiceUnreachable  # lazy: httpx is for those who fetch
+    from .http_body import BodyRefused  # lazy: as above
 
+    part = path.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        with (
-            HttpClient(url, timeout_s=FETCH_SECONDS) as client,
-            client.stream(url, headers=known, follow_redirects=True) as response,
-        ):
-            if response.status_code != 304:
-                digest = _keep(response.iter_bytes(1 << 20), path, url, allow_unsigned)
-                _etag_path(path).write_text(f"{digest} {response.headers.get('ETag', '')}")
+        answered = _download(url, known, part)
+        if answered.status != 304:
+            digest = _keep(part, path, url, allow_unsigned)
+            _etag_path(path).write_text(f"{digest} {answered.headers.get('ETag', '')}")
     except ServiceError as error:
         raise BundleError(f"{url} answered: {error.message}", hint="check address and token") from None
     except ServiceUnreachable as error:
@@ -174,27 +178,61 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
             raise BundleError(
                 f"cannot fetch {url}: {error.message}", hint="pull a bundle to a file and pass its path"
             ) from None
+    except BodyRefused as error:
+        raise BundleError(f"what {url} sends is no bundle: {error.message}", hint="check the address") from None
+    finally:
+        part.unlink(missing_ok=True)
     return path
 
 
-def _keep(chunks: Iterable[bytes], path: Path, url: str, allow_unsigned: bool) -> str:
-    """Publish a bundle that arrives in ``chunks`` from ``url`` at ``path``, if it is whole and may be trusted; its
-    sha256."""
-    make_folder(path.parent)
-    part = path.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}.part")
-    digest = hashlib.sha256()
+def _download(url: str, headers: Mapping[str, str], path: Path) -> Answered:
+    """Write what is at ``url`` to ``path``, within :data:`FETCH_SECONDS` and :data:`MOST_BUNDLE_BYTES`."""
+    from .fetch import Fetcher, FetchLimits  # lazy: httpx is for those who fetch
+    from .http import CONNECT_SECONDS, ServiceUnreachable  # lazy: as above
+
+    limits = FetchLimits(
+        CONNECT_SECONDS, ANSWER_SECONDS, FETCH_SECONDS, MOST_BUNDLE_BYTES, ANSWER_SECONDS, MOST_REDIRECTS
+    )
+    if not is_service_address(url):
+        raise ServiceUnreachable(f"{url!r} is not an address", hint="http://host/path")
+    fetcher, part = Fetcher(url, limits), _Part(path)
     try:
-        with part.open("xb") as file:
-            for chunk in chunks:
-                digest.update(chunk)
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        admit_pulled(read_bundle(part), url, _keys(), allow_unsigned=allow_unsigned)
-        part.replace(path)
+        return fetcher.start(fetcher.get(url, {}, headers, part)).result()
     finally:
-        part.unlink(missing_ok=True)
-    return digest.hexdigest()
+        fetcher.close()
+        part.close()
+
+
+class _Part:
+    """A file that is made when there is something to write: a copy that is current needs no folder to write to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def write(self, piece: bytes) -> None:
+        if self._file is None:
+            make_folder(self._path.parent)
+            self._file = self._path.open("xb")
+        self._file.write(piece)
+
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _keep(part: Path, path: Path, url: str, allow_unsigned: bool) -> str:
+    """Publish a bundle that came from ``url`` at ``path``, if it is whole and may be trusted; its sha256."""
+    admit_pulled(read_bundle(part), url, _keys(), allow_unsigned=allow_unsigned)
+    with part.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    part.replace(path)
+    return digest
 
 
 def _etag_path(path: Path) -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deuteron.tuner import shape_key
 from deuteron.tuner.codec import Document, JsonObject, decode
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.experience import KnownSearches, SearchLog, SearchPlace
-from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
+from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable, StrangeAnswer
 
 from .ingest import Delivery, Receipt
 
@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 10.0
 _CONNECT_S = 3.0
+# A claim is answered with every trial of the job.
+_MOST_BYTES = 1 << 30
 _RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
@@ -107,9 +109,11 @@ class Link:
         except SchemaError as error:
             raise ServiceUnreachable(error.message, hint=error.hint) from None
 
-    def _send(self, method: str, path: str, **arguments: object) -> httpx.Response:
+    def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
-            return self._http.send(method, path, **arguments)
+            return self._http.send(method, path, most_bytes=_MOST_BYTES, **arguments)
+        except StrangeAnswer as error:  # of something between the two: the server itself may be back later
+            raise ServiceUnreachable(error.message, hint=error.hint) from None
         except ServiceUnreachable as error:
             hint = "is `deuteron serve` running, and does DEUTERON_PUBLIC_URL name it?"
             raise ServiceUnreachable(error.message, hint=hint, refused=error.refused) from None

@@ -18,10 +18,10 @@ from fastapi.testclient import TestClient
 
 from deuteron.server import Settings, upstream
 from deuteron.server.configs import put_record
-from deuteron.server.fetch import Fetcher
 from deuteron.server.metrics import Metrics
 from deuteron.server.upstream import Upstream, patience_in
 from deuteron.tuner import ConfigRecord, write_bundle
+from deuteron.tuner.fetch import Fetcher
 from deuteron.tuner.records.signature import SigningKey
 from deuteron.tuner.records.trust import KeyFolder
 

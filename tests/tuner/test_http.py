@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from deuteron.tuner.addresses import is_service_address
-from deuteron.tuner.http import MOST_ERROR_BYTES, HttpClient, ServiceError, ServiceUnreachable
+from deuteron.tuner.http import MOST_ERROR_BYTES, HttpClient, ServiceError, ServiceUnreachable, StrangeAnswer
 from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
 
@@ -104,6 +104,24 @@ def test_an_endless_refusal_is_not_read() -> None:
     with pytest.raises(ServiceError, match="Internal Server Error"):
         client(httpx.Response(500, stream=endless)).stream("/x").__enter__()
     assert endless.read <= MOST_ERROR_BYTES + (1 << 16)
+
+
+def test_answers_are_decoded_within_a_limit() -> None:
+    packed = gzip.compress(bytes(1 << 20))
+    for limit, encoding in (((1 << 20) - 1, "gzip"), (1 << 30, "br")):
+        answer = httpx.Response(200, headers={"content-encoding": encoding}, stream=httpx.ByteStream(packed))
+        with pytest.raises(StrangeAnswer, match="the body"):
+            client(answer).send("GET", "/x", most_bytes=limit)
+    answer = httpx.Response(200, headers={"content-encoding": "gzip", "etag": "7"}, stream=httpx.ByteStream(packed))
+    read = client(answer).send("GET", "/x", most_bytes=1 << 20)
+    assert (read.content, read.headers["etag"]) == (bytes(1 << 20), "7")
+
+
+def test_redirects_are_told() -> None:
+    """An answer without a body was taken for one of the service."""
+    for call in (lambda http: http.send("GET", "/x"), lambda http: http.stream("/x").__enter__()):
+        with pytest.raises(StrangeAnswer, match="http://service:1/base redirects to https://service:1/x"):
+            call(client(httpx.Response(302, headers={"location": "https://service:1/x"})))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import importlib
 import json
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -22,6 +27,9 @@ from deuteron.tuner.records import DeviceFingerprint, current_toolchain
 from deuteron.tuner.records.signature import SigningKey
 from deuteron.tuner.records.trust import KeyFolder
 from deuteron.tuner.tuned import fetch_bundle
+
+# Its name in the package is the function's.
+tuned_module = importlib.import_module("deuteron.tuner.tuned")
 
 
 @dataclass
@@ -126,6 +134,59 @@ def test_a_transfer_that_breaks_leaves_nothing(body: bytes, tmp_path: Path) -> N
     with AnsweringServer(answer) as server, pytest.raises(BundleError, match="cannot fetch"):
         fetch_bundle(server.url, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(("encoding", "size"), [("gzip", (1 << 20) + 1), ("", (1 << 20) + 1), ("br", 10)])
+def test_what_swells_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, size: int) -> None:
+    """A megabyte of gzip filled the disk with a gigabyte before anybody looked at the signature."""
+    monkeypatch.setattr(tuned_module, "MOST_BUNDLE_BYTES", 1 << 20)
+    body = gzip.compress(bytes(size)) if encoding == "gzip" else bytes(size)
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 200, body, content_encoding=encoding)
+
+    with AnsweringServer(answer) as server, pytest.raises(BundleError, match="is no bundle: the body"):
+        fetch_bundle(server.url, tmp_path / "cache")
+    assert not any((tmp_path / "cache").glob("*"))
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_server_that_dribbles_is_left_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    """Each byte began the time anew, so that a program never started."""
+    monkeypatch.setattr(tuned_module, "FETCH_SECONDS", 0.5)
+    over = threading.Event()
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX: " + (b"\r\n\r\n" if part == "body" else b""))
+        with contextlib.suppress(OSError):
+            while not over.wait(0.05):
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
+
+    began = time.monotonic()
+    with AnsweringServer(answer) as server:
+        with pytest.raises(BundleError, match="did not answer in time"):
+            fetch_bundle(server.url, tmp_path / "cache")
+        over.set()
+    assert time.monotonic() - began < 10
+
+
+def test_bundles_that_have_moved_are_found(body: bytes, tmp_path: Path) -> None:
+    """A few redirects long; the bodies of redirects are not read."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        left = int(handler.path.removeprefix("/"))
+        send(handler, 302 if left else 200, b"" if left else body, location=f"/{left - 1}")
+
+    with AnsweringServer(answer) as server:
+        assert fetch_bundle(f"{server.url}/5", tmp_path / "cache").read_bytes() == body
+        with pytest.raises(BundleError, match="redirects more than 5 times"):
+            fetch_bundle(f"{server.url}/6", tmp_path / "cache")
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="cannot fetch http://a..b: 'http://a..b' is not an address"):
+        fetch_bundle("http://a..b", tmp_path)
 
 
 def test_problem_document_is_shown(service: Service, tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any, Protocol, TypeVar
 
 import httpx
 
-from deuteron.tuner.http import (
+from .http import (
     MOST_ERROR_BYTES,
     ServiceUnreachable,
     error_body,
@@ -24,18 +24,31 @@ from deuteron.tuner.http import (
     service_error,
     unreachable,
 )
-from deuteron.tuner.http_body import BodyDecoder
+from .http_body import BodyDecoder
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
     """``head_s``: until the head of an answer is there, connection included; ``total_s``: until all of it is;
-    ``most_bytes``: of its body, decoded."""
+    ``pause_s``: between pieces of its body; ``most_bytes``: of its body, decoded; ``redirects``: how many are
+    followed."""
 
     connect_s: float
     head_s: float
     total_s: float
     most_bytes: int
+    pause_s: float | None = None
+    redirects: int = 0
+
+
+class Sink(Protocol):
+    """What a body is written to."""
+
+    def write(self, piece: bytes, /) -> object: ...
+
+    def flush(self) -> object: ...
 
 
 class Fetcher:
@@ -49,12 +62,12 @@ class Fetcher:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx.AsyncClient | None = None
 
-    def start(self, work: Coroutine[Any, Any, None]) -> concurrent.futures.Future[None]:
+    def start(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run ``work``, which calls :meth:`get`, in the loop."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="upstream", daemon=True).start()
+                threading.Thread(target=_run, args=(self._loop,), name="deuteron-fetch", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
@@ -74,7 +87,7 @@ class Fetcher:
         if self._client is not None:
             await self._client.aclose()
 
-    async def get(self, path: str, params: Mapping[str, str], headers: Mapping[str, str], file: IO[bytes]) -> Answered:
+    async def get(self, path: str, params: Mapping[str, str], headers: Mapping[str, str], file: Sink) -> Answered:
         """Ask for ``path`` and write the body to ``file``, decoded.
 
         Raises:
@@ -104,21 +117,33 @@ class Fetcher:
     ) -> AsyncIterator[httpx.Response]:
         if self._client is None:
             self._client = self._connected()
-        request = self._client.build_request("GET", path, params=params, headers=headers)
-        async with asyncio.timeout(self._limits.head_s):
-            response = await self._client.send(request, stream=True)
-        try:
-            yield response
-        finally:
-            await response.aclose()
+        # Of an address that has a query of its own httpx would drop that for parameters that are empty.
+        request = self._client.build_request("GET", path, params=params or None, headers=headers)
+        for _ in range(self._limits.redirects + 1):
+            async with asyncio.timeout(self._limits.head_s):
+                response = await self._client.send(request, stream=True)
+            try:
+                # Followed here: httpx would read and decode the body of a redirect without a limit.
+                if response.next_request is None or not self._limits.redirects:
+                    yield response
+                    return
+            finally:
+                await response.aclose()
+            request = response.next_request
+        raise ServiceUnreachable(f"{self.url} redirects more than {self._limits.redirects} times")
 
     def _connected(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=self.url,
             headers={"Accept-Encoding": "gzip", **({"Authorization": f"Bearer {self._token}"} if self._token else {})},
-            timeout=httpx.Timeout(self._limits.total_s, connect=self._limits.connect_s),
+            timeout=httpx.Timeout(self._limits.pause_s or self._limits.total_s, connect=self._limits.connect_s),
             trust_env=not ignores_proxy(self.url),
         )
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 async def _error_body(encoding: str, response: httpx.Response) -> bytes:
