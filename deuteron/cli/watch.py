@@ -43,7 +43,7 @@ def show_events(client: Client, job_id: str) -> str:
         for event in client.watch(job_id):
             if event.kind == "job_state":
                 reason = event.data.get("reason")
-                say(f"job {job_id} {event.data['state']}{f': {reason}' if reason else ''}")
+                say(f"job {job_id} {event.data.get('state')}{f': {reason}' if reason else ''}")
             else:
                 view(event_from_json(event.data))
     return client.job(job_id).state

@@ -30,9 +30,8 @@ def list_workers(
         found = client.workers()
     if as_json:
         import json
-        from dataclasses import asdict
 
-        typer.echo(json.dumps([asdict(worker) for worker in found], indent=2))
+        typer.echo(json.dumps([worker.to_json() for worker in found], indent=2))
         return
     table = make_table("name", "state", "job", "last seen (UTC)", "device")
     for worker in found:

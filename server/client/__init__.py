@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deuteron.tuner.http import ServiceError, ServiceUnreachable
+from deuteron.tuner.http import ServiceError, ServiceUnreachable, StrangeAnswer
 
 from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteJob, RemoteWorker
 from .client import Client
@@ -18,4 +18,5 @@ __all__ = [
     "RemoteWorker",
     "ServiceError",
     "ServiceUnreachable",
+    "StrangeAnswer",
 ]

@@ -2,34 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import ClassVar
 
 from deuteron.tuner import ConfigRecord
+from deuteron.tuner.codec import Count, Document, Finite, JsonObject, Scalar, expect_object
+from deuteron.tuner.errors import SchemaError
+from deuteron.tuner.http import NO_SERVICE, StrangeAnswer
 from deuteron.tuner.records import Difference
 
 FINAL_STATES = frozenset({"succeeded", "failed", "cancelled"})
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteJob:
+@contextmanager
+def understood(url: str) -> Iterator[None]:
+    """What is no answer of a service at ``url``, such as a proxy's page, is said to be none.
+
+    Raises:
+        StrangeAnswer: reading it raised :class:`SchemaError`.
+    """
+    try:
+        yield
+    except SchemaError as error:
+        raise StrangeAnswer(f"{url} does not answer as a service does: {error.message}", hint=NO_SERVICE) from None
+
+
+def part(document: object, name: str) -> object:
+    """A field of an answer. Raises :class:`SchemaError` where there is none."""
+    fields = expect_object(document, "answer")
+    if name not in fields:
+        raise SchemaError(f"answer: the field {name!r} is missing")
+    return fields[name]
+
+
+def parts(document: object, name: str) -> list[object]:
+    """A list in an answer. Raises :class:`SchemaError` where there is none."""
+    found = part(document, name)
+    if not isinstance(found, list):
+        raise SchemaError(f"answer.{name}: expected an array")
+    return found
+
+
+class RemoteJob(Document, frozen=True):
     """A job as the service describes it. ``trials_total`` is the most that will be ``screened``."""
+
+    noun: ClassVar[str] = "job"
 
     id: str
     state: str
     kernel_name: str
     kernel_hash: str
     device: str
-    trials: int
-    screened: int
-    trials_total: int
-    attempts: int
-    worker: str | None
-    error: str | None
-    waiting_for: str | None
+    attempts: Count
     created_at: str
+    worker: str | None = None
+    error: str | None = None
+    waiting_for: str | None = None
+    trials: Count = 0
+    screened: Count = 0
+    trials_total: Count = 0
 
     @property
     def is_final(self) -> bool:
@@ -37,31 +71,17 @@ class RemoteJob:
         return self.state in FINAL_STATES
 
     @classmethod
-    def from_json(cls, document: Mapping[str, object]) -> RemoteJob:
-        """A job out of the service's JSON; raises KeyError for a document that is none."""
-        progress = document["progress"]
-        counts = progress if isinstance(progress, Mapping) else {}
-        return cls(
-            id=str(document["id"]),
-            state=str(document["state"]),
-            kernel_name=str(document["kernel_name"]),
-            kernel_hash=str(document["kernel_hash"]),
-            device=str(document["device"]),
-            trials=int(counts.get("trials", 0)),
-            screened=int(counts.get("screened", 0)),
-            trials_total=int(counts.get("trials_total", 0)),
-            attempts=int(str(document["attempts"])),
-            worker=_optional(document.get("worker")),
-            error=_optional(document.get("error")),
-            waiting_for=_optional(document.get("waiting_for")),
-            created_at=str(document["created_at"]),
-        )
+    def spelled_out(cls, value: object, where: str) -> object:
+        """The counts of the progress are the job's."""
+        fields = expect_object(value, where)
+        return {**fields, **expect_object(fields.get("progress", {}), f"{where}.progress")}
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteWorker:
+class RemoteWorker(Document, frozen=True):
     """A worker as the service describes it. ``name`` is ``device@host``; ``state`` is ``idle``, ``running``,
     ``draining`` or ``away``; ``job`` is the id of the one that it has."""
+
+    noun: ClassVar[str] = "worker"
 
     name: str
     host: str
@@ -73,21 +93,6 @@ class RemoteWorker:
     last_seen: str
     toolchain: Mapping[str, str] | None
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, object]) -> RemoteWorker:
-        """A worker out of the service's JSON; raises KeyError for a document that is none."""
-        return cls(
-            name=str(document["name"]),
-            host=str(document["host"]),
-            device=str(document["device"]),
-            devices=tuple(cast("list[str]", document["devices"])),
-            state=str(document["state"]),
-            draining=bool(document["draining"]),
-            job=_optional(document["job"]),
-            last_seen=str(document["last_seen"]),
-            toolchain=cast("Mapping[str, str] | None", document["toolchain"]),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class RemoteEvent:
@@ -95,7 +100,7 @@ class RemoteEvent:
 
     id: int
     kind: str
-    data: dict[str, object]
+    data: JsonObject
 
     @property
     def ends_job(self) -> bool:
@@ -103,17 +108,18 @@ class RemoteEvent:
         return self.kind == "job_state" and self.data.get("state") in FINAL_STATES
 
 
-@dataclass(frozen=True, slots=True)
-class LookupResult:
+class LookupResult(Document, frozen=True):
     """``match`` and ``reason`` say why this configuration; ``record`` is its evidence, None for a prediction or a
     default. ``toolchain_differences`` and ``expected_loss`` as in :class:`deuteron.tuner.Answer`."""
 
+    noun: ClassVar[str] = "answer"
+
     match: str
     reason: str
-    config: dict[str, int | float | str | bool]
-    record: ConfigRecord | None
+    config: Mapping[str, Scalar]
+    record: ConfigRecord | None = None
     toolchain_differences: tuple[Difference, ...] | None = None
-    expected_loss: float | None = None
+    expected_loss: Finite | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,3 @@ class RemoteHealth:
     auth: str
     scheduler: str
     workers: int
-
-
-def _optional(value: object) -> str | None:
-    return None if value is None else str(value)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import cast
+from typing import TypeVar
 from urllib.parse import quote
 
 import httpx
 
 from deuteron.profiler.output.files import write_atomic
 from deuteron.tuner import ConfigRecord, JobSpec
-from deuteron.tuner.codec import canonical_json
-from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable
-from deuteron.tuner.records import Difference
+from deuteron.tuner.codec import Document, canonical_json, parse_json
+from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable, raw_body
 
-from .answers import BundleDownload, LookupResult, RemoteEvent, RemoteHealth, RemoteJob, RemoteWorker
+from .answers import (
+    BundleDownload,
+    LookupResult,
+    RemoteEvent,
+    RemoteHealth,
+    RemoteJob,
+    RemoteWorker,
+    part,
+    parts,
+    understood,
+)
 from .download import MOST_BYTES, Download
-from .stream import parse_events
+from .stream import parse_events, read_lines
 
 # The service sends a comment at least every 15 s; a stream that is silent for longer is dead.
 _STREAM_SILENCE_S = 60.0
@@ -28,12 +38,14 @@ _RECONNECT_S = (0.2, 0.5, 1.0, 2.0)
 _SUBMIT_TRIES = 4
 _RETRY_STATUS = (429, 502, 503, 504)
 
+T = TypeVar("T", bound=Document)
+
 
 class Client:
     """A connection to one service. Use it as a context manager, from one thread.
 
-    Every call raises :class:`ServiceUnreachable` when nobody answers and :class:`ServiceError` when the
-    service refuses; the latter carries its problem document.
+    Every call raises :class:`ServiceUnreachable` when nobody answers, :class:`ServiceError` when the service refuses,
+    which carries its problem document, and :class:`StrangeAnswer` when what answers is no service.
     """
 
     def __init__(
@@ -68,11 +80,11 @@ class Client:
 
     def health(self) -> RemoteHealth:
         """What the service says of itself; raises ServiceError where it is not ready, such as for an old schema."""
-        alive = self._get("/healthz")
-        self._get("/readyz")
-        metrics = self._http.send("GET", "/metrics").text
-        workers = next((line for line in metrics.splitlines() if line.startswith("deuteron_workers ")), "_ 0")
-        return RemoteHealth(str(alive["auth"]), str(alive["scheduler"]), int(float(workers.split()[1])))
+        with understood(self.url):
+            alive = self._get("/healthz")
+            self._get("/readyz")
+            workers = _workers_in(self._http.send("GET", "/metrics").text)
+            return RemoteHealth(str(part(alive, "auth")), str(part(alive, "scheduler")), workers)
 
     def submit(self, job: JobSpec | Mapping[str, object], *, idempotency_key: str | None = None) -> RemoteJob:
         """Submit a job. A lost answer is asked for again under the same key, so it makes one job."""
@@ -81,9 +93,7 @@ class Client:
         for attempt in range(_SUBMIT_TRIES):
             last = attempt == _SUBMIT_TRIES - 1
             try:
-                return RemoteJob.from_json(
-                    _document(self._http.send("POST", "/v1/jobs", json=document, headers=headers))
-                )
+                return self._read(self._http.send("POST", "/v1/jobs", json=document, headers=headers), RemoteJob)
             except ServiceUnreachable as error:
                 if last or error.refused:
                     raise
@@ -95,29 +105,30 @@ class Client:
 
     def job(self, job_id: str) -> RemoteJob:
         """A job as it is now; :class:`ServiceError` 404 for an unknown id."""
-        return RemoteJob.from_json(self._get(f"/v1/jobs/{job_id}"))
+        return self._read(self._http.send("GET", f"/v1/jobs/{job_id}"), RemoteJob)
 
     def records(self, job_id: str) -> list[ConfigRecord]:
         """The configurations that a job has stored so far."""
-        found = self._get(f"/v1/jobs/{job_id}")["configs"]
-        return [ConfigRecord.from_json(item) for item in cast(list[object], found)]
+        with understood(self.url):
+            found = parts(self._get(f"/v1/jobs/{job_id}"), "configs")
+            return [ConfigRecord.from_json(item) for item in found]
 
     def jobs(self, *, limit: int = 50, state: str | None = None) -> list[RemoteJob]:
         """The newest jobs."""
         parameters: dict[str, str | int] = {"limit": min(limit, 500)}
         if state is not None:
             parameters["state"] = state
-        found = self._get("/v1/jobs", **parameters)["jobs"]
-        return [RemoteJob.from_json(item) for item in cast(list[dict[str, object]], found)]
+        with understood(self.url):
+            return [RemoteJob.from_json(item) for item in parts(self._get("/v1/jobs", **parameters), "jobs")]
 
     def cancel(self, job_id: str) -> RemoteJob:
         """Ask for a job's end; idempotent. A running trial is finished first."""
-        return RemoteJob.from_json(_document(self._http.send("POST", f"/v1/jobs/{job_id}/cancel")))
+        return self._read(self._http.send("POST", f"/v1/jobs/{job_id}/cancel"), RemoteJob)
 
     def workers(self) -> list[RemoteWorker]:
         """Every worker that the service knows, with what it does now."""
-        found = self._get("/v1/workers")["workers"]
-        return [RemoteWorker.from_json(item) for item in cast(list[dict[str, object]], found)]
+        with understood(self.url):
+            return [RemoteWorker.from_json(item) for item in parts(self._get("/v1/workers"), "workers")]
 
     def drain(self, worker: str) -> RemoteWorker:
         """Give a worker (``device@host``) no other job; idempotent. :class:`ServiceError` 404 for an unknown name."""
@@ -129,7 +140,7 @@ class Client:
 
     def _change_worker(self, worker: str, change: str) -> RemoteWorker:
         answer = self._http.send("POST", f"/v1/workers/{quote(worker, safe='')}/{change}")
-        return RemoteWorker.from_json(_document(answer))
+        return self._read(answer, RemoteWorker)
 
     def watch(self, job_id: str, *, after: int = 0, patience_s: float = 120.0) -> Iterator[RemoteEvent]:
         """Every event of a job after the one numbered ``after``, until the job ends.
@@ -150,6 +161,7 @@ class Client:
                         return
                 if self.job(job_id).is_final:
                     return
+                time.sleep(_RECONNECT_S[0])
             except (ServiceUnreachable, ServiceError) as error:
                 if isinstance(error, ServiceError) and error.status not in _RETRY_STATUS:
                     raise
@@ -161,9 +173,14 @@ class Client:
                 failures += 1
 
     def _stream(self, job_id: str, after: int) -> Iterator[RemoteEvent]:
-        headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream"}
-        with self._http.stream(f"/v1/jobs/{job_id}/events", headers=headers, silence_s=_STREAM_SILENCE_S) as response:
-            yield from parse_events(response.iter_lines())
+        headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        path = f"/v1/jobs/{job_id}/events"
+        with (
+            understood(self.url),
+            self._http.stream(path, headers=headers, silence_s=_STREAM_SILENCE_S) as response,
+        ):
+            _, pieces = raw_body(response)
+            yield from parse_events(read_lines(pieces))
 
     def lookup(
         self,
@@ -178,26 +195,15 @@ class Client:
         """The configuration to launch ``kernel`` (hash or name) with on ``device`` (key or name). ``toolchain``: what
         the launch will be compiled with (:func:`deuteron.tuner.current_toolchain`); records of others are flagged."""
         chosen = {} if toolchain is None else {"toolchain": canonical_json(dict(toolchain))}
-        document = self._get(
-            "/v1/configs/lookup",
-            kernel=kernel,
-            device=device,
-            shape=",".join(f"{name}={size}" for name, size in shape.items()),
-            dtype=dtype,
-            strict=str(strict).lower(),
+        parameters = {
+            "kernel": kernel,
+            "device": device,
+            "shape": ",".join(f"{name}={size}" for name, size in shape.items()),
+            "dtype": dtype,
+            "strict": str(strict).lower(),
             **chosen,
-        )
-        record = document.get("record")
-        config = document.get("config")
-        unlike = cast("list[dict[str, str | None]] | None", document.get("toolchain_differences"))
-        return LookupResult(
-            match=str(document["match"]),
-            reason=str(document["reason"]),
-            config=cast("dict[str, int | float | str | bool]", config),
-            record=ConfigRecord.from_json(record) if record is not None else None,
-            toolchain_differences=None if unlike is None else tuple(map(Difference.from_json, unlike)),
-            expected_loss=cast("float | None", document.get("expected_loss")),
-        )
+        }
+        return self._read(self._http.send("GET", "/v1/configs/lookup", params=parameters), LookupResult)
 
     def pull_bundle(
         self,
@@ -217,11 +223,19 @@ class Client:
 
     def profile(self, job_id: str, path: Path) -> Path:
         """Save a job's .hatchet profile. Raises ProfileFileError where ``path`` cannot be written."""
-        return write_atomic(path, self._http.send("GET", f"/v1/jobs/{job_id}/profile").content)
+        answer = self._http.send("GET", f"/v1/jobs/{job_id}/profile", most_bytes=MOST_BYTES)
+        return write_atomic(path, answer.content)
 
-    def _get(self, path: str, **parameters: str | int) -> dict[str, object]:
-        return _document(self._http.send("GET", path, params=parameters))
+    def _get(self, path: str, **parameters: str | int) -> object:
+        """Raises SchemaError where the answer is no JSON."""
+        return parse_json(self._http.send("GET", path, params=parameters).content, f"the answer to {path}")
+
+    def _read(self, response: httpx.Response, kind: type[T]) -> T:
+        with understood(self.url):
+            return kind.from_json(parse_json(response.content, f"the answer to {response.request.url.path}"))
 
 
-def _document(response: httpx.Response) -> dict[str, object]:
-    return cast(dict[str, object], response.json())
+def _workers_in(metrics: str) -> int:
+    """How many workers are connected, from the text of the metrics; 0 where it does not say."""
+    found = re.search(r"^deuteron_workers (\d{1,9})(\.0*)?$", metrics, re.MULTILINE)
+    return int(found[1]) if found else 0
