@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import hashlib
 import json
 from pathlib import Path
@@ -45,6 +46,22 @@ def test_a_bundle(run, strange: Path):
         "cache", "lookup", next(read_bundle(strange).records()).kernel_hash, "--shape", "n=65536", "--bundle", strange
     )
     assert found.code == 0 and control_characters(found.out) == set()
+
+
+@pytest.mark.parametrize("begins", ["=", "+", "-", "@", "\t=", "\r=", "\uff1d"])
+def test_a_table_for_spreadsheets(run, bundle: Path, tmp_path: Path, begins: str):
+    """No cell of text is a formula, or gives the terminal orders; numbers stay numbers."""
+    from msgspec.structs import replace
+
+    (record,) = list(read_bundle(bundle).records())[:1]
+    name = f"{begins}cmd|' /C calc'!A0\x1b[2J"
+    write_bundle(tmp_path / "b", [replace(record, kernel_name=name, dtype=name, shape={name: 1}, shape_key="")])
+    ran = run("cache", "export", tmp_path / "b", "--format", "csv")
+    assert ran.code == 0 and control_characters(ran.out) == set()
+    (row,) = csv.DictReader(ran.out.splitlines())
+    for column in ("kernel", "dtype", "shape"):
+        assert row[column][0] == ("\\" if begins[0] in "\t\r" else "'") and r"\x1b[2J" in row[column]
+    assert float(row["time_ns"]) == record.time_ns.median and json.loads(row["config"]) == record.config
 
 
 @pytest.mark.parametrize("service", [NAME, "a\nsigned by a friend", "\ud800"])

@@ -6,7 +6,12 @@ import csv
 import json
 from typing import TextIO
 
+from deuteron.compiler.printable import printable_line
+
 from .format import ExportSource, TextFormat
+
+#: What a formula begins with, also in the wide forms that some programs take for the same.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def write_json(source: ExportSource, file: TextIO) -> None:
@@ -42,11 +47,11 @@ def write_csv(source: ExportSource, file: TextIO) -> None:
     for record in source.records:
         table.writerow(
             [
-                record.kernel_name,
-                record.kernel_hash,
-                record.device.key,
-                record.shape_key,
-                record.dtype,
+                _text_cell(record.kernel_name),
+                _text_cell(record.kernel_hash),
+                _text_cell(record.device.key),
+                _text_cell(record.shape_key),
+                _text_cell(record.dtype),
                 json.dumps(dict(record.config)),
                 record.time_ns.median,
                 record.default_time_ns.median,
@@ -55,9 +60,16 @@ def write_csv(source: ExportSource, file: TextIO) -> None:
                 record.speedup.high,
                 record.verdict,
                 record.trials,
-                record.created_at,
+                _text_cell(record.created_at),
             ]
         )
+
+
+def _text_cell(text: str) -> str:
+    """Text from elsewhere that no spreadsheet takes for a formula and no terminal for a command: a quote before what
+    would begin one (OWASP, CSV Injection), and escapes for control characters."""
+    text = printable_line(text)
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 JSON = TextFormat("json", "the records", write_json)
