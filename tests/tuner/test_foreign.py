@@ -19,6 +19,7 @@ from deuteron.tuner.workloads import Problem, workload_from_json
 MATMUL = JobSpec(builtin_workload("matmul"), ({"M": 512, "N": 512, "K": 512},), ("f16", "bf16"), "cuda:0")
 FAST = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "GROUP_M": 8}
 SLOW = {**FAST, "BLOCK_N": 64}
+ENDLESS = {**FAST, "BLOCK_M": float("inf")}
 EXPERTS = {
     "kernel": {
         "name": "experts",
@@ -93,6 +94,12 @@ def test_results_of_triton_are_measurements(tmp_path: Path, key: list[object]) -
     ("key", "text", "says"),
     [
         ([512, 512], None, "has 2 sizes, matmul has the dims M, N, K"),
+        (["9" * 5000, 512, 256], None, "'9999999999999999999999999999999999999999' in its tuning key is no size"),
+        (
+            OLD_KEY,
+            json.dumps({"key": OLD_KEY, "configs_timings": [[{"kwargs": ENDLESS}, 1.0]]}),
+            "no configuration has",
+        ),
         (OLD_KEY, "{", "not a result of @autotune"),
         (OLD_KEY, '{"key": 3, "configs_timings": []}', "key"),
         (OLD_KEY, json.dumps({"key": OLD_KEY, "configs_timings": []}), "no configuration has all parameters"),
@@ -139,6 +146,7 @@ def test_files_of_experts_say_what_is_good(tmp_path: Path, folder: str) -> None:
     ("name", "content", "says"),
     [
         ("E=8,N=64,device_name=NVIDIA_H200.json", "[]", "expected an object"),
+        ("E=0,N=64,device_name=NVIDIA_H200.json", "{}", "its name has a size of 0"),
         ("E=8,N=64,device_name=NVIDIA_H200.json", '{"-1": {}}', "'-1' is no number of tokens"),
         ("E=8,N=64,device_name=NVIDIA_H200.json", '{"1": {"BLOCK_SIZE_M": 16}}', "no configuration has all parameters"),
     ],

@@ -24,6 +24,7 @@ from deuteron.tuner.replay import (
     search,
     warm_surrogate,
 )
+from deuteron.tuner.replay.kernel_tuner import observed_parameters
 from deuteron.tuner.replay.search import convention, pick
 from deuteron.tuner.strategies import STRATEGIES, make_strategy
 
@@ -93,6 +94,34 @@ def test_unfinished_and_gzipped_files(tiny: Path) -> None:
     packed = tiny.with_suffix(".json.gz")
     packed.write_bytes(gzip.compress(text.encode()))
     assert len(read_kernel_tuner(packed).trials) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"tune_params": {"x": [7], "mode": ["b"]}}, "none of its configurations has values that its parameters have"),
+        ({"tune_params": {"x": [1, 2, 10**400], "mode": ["a", "b"]}}, "a value of 'x' is beyond 64 bits"),
+        ({"cache": {"1,a": {"x": 1, "mode": "a", "time": 0.0}}}, "took 0 ns"),
+    ],
+)
+def test_recordings_of_what_nobody_measures_are_refused(tiny: Path, changes: dict[str, object], says: str) -> None:
+    tiny.write_text(json.dumps({**json.loads(tiny.read_text()), **changes}))
+    with pytest.raises(RecordingError, match=says):
+        read_kernel_tuner(tiny)
+
+
+def test_damaged_gzip_is_a_message(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(bytes(range(256)) * 99))
+    packed[20:40] = bytes(range(200, 220))
+    for content in (packed, packed[:20], b"no gzip"):
+        (tmp_path / "x.json.gz").write_bytes(content)
+        with pytest.raises(RecordingError, match="cannot be read"):
+            read_kernel_tuner(tmp_path / "x.json.gz")
+
+
+def test_configurations_over_different_parameters_are_no_space() -> None:
+    with pytest.raises(RecordingError, match="no value of 'a'"):
+        observed_parameters([{"a": 1}, {"b": 1}])
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"cache": {}}', "not json"])

@@ -7,6 +7,7 @@ they leave open (which size a number is, which GPU it was) is read in the light 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ _SPELLINGS = (("BLOCK_SIZE_", "BLOCK_"), ("GROUP_SIZE_", "GROUP_"))
 def adapted(config: Mapping[str, Scalar], job: JobSpec) -> dict[str, Scalar] | None:
     """A configuration over the parameters that the job searches: BLOCK_SIZE_M and BLOCK_M are the same one, those that
     it does not search are left out. A schedule option that the other program does not have is as in the default; None
-    if a parameter of the kernel has no value."""
+    if a parameter of the kernel has no value, or NaN or infinity, which are none in JSON, though Python reads them."""
     kind = job.device.partition(":")[0]
     default = job.workload.default_for(kind)
     made: dict[str, Scalar] = {}
@@ -52,7 +53,10 @@ def adapted(config: Mapping[str, Scalar], job: JobSpec) -> dict[str, Scalar] | N
         found = [spelling for spelling in _spellings(name) if spelling in config]
         if not found and name not in SCHEDULE_OPTIONS:
             return None
-        made[name] = config[found[0]] if found else default.get(name, parameter.default)
+        value = config[found[0]] if found else default.get(name, parameter.default)
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        made[name] = value
     return made
 
 

@@ -87,6 +87,8 @@ def _parsed(path: Path) -> _Name:
     block = _BLOCK.fullmatch(selectors.get("block_shape", ""))
     if block is not None:
         sizes |= {"group_n": int(block[1]), "group_k": int(block[2])}
+    if 0 in sizes.values():
+        raise SourceError(f"{path}: its name has a size of 0")
     return _Name(sizes, _device(name["device"]), selectors.get("dtype"))
 
 

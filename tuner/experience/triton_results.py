@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _SUFFIX = ".autotune.json"
 # Triton cuts the name of the kernel there.
 _NAME_LENGTH = 150
+# What 64 bits hold.
+_SIZE_DIGITS = 18
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
@@ -88,6 +90,9 @@ def _shape(key: Sequence[Scalar | None], job: JobSpec, path: Path) -> dict[str, 
             f"{path}: its tuning key has {len(numbers)} sizes, {job.workload.name} has the dims {', '.join(dims)}",
             hint="a kernel whose key=[...] names the arguments that are these dims, in this order",
         )
+    long = next((number for number in numbers if len(number) > _SIZE_DIGITS), None)
+    if long is not None:
+        raise SourceError(f"{path}: {long[:40]!r} in its tuning key is no size")
     return {dim: max(1, int(number)) for dim, number in zip(dims, numbers, strict=True)}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import statistics
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def read_kernel_tuner(path: Path) -> Recording:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         text = _closed(raw)
         recording = _read_t4(text, path) if b'"results"' in raw[:100_000] else _read_cache(text, path)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise RecordingError(f"{path}: cannot be read: {error}") from None
     except (SchemaError, KeyError) as error:
         raise RecordingError(
@@ -84,7 +85,13 @@ def read_kernel_tuner(path: Path) -> Recording:
         ) from None
     if all(trial.time_ns is None for trial in recording.trials):
         raise RecordingError(f"{path}: no configuration in it was measured")
+    if not any(_is_in_space(trial, recording.parameters) for trial in recording.trials):
+        raise RecordingError(f"{path}: none of its configurations has values that its parameters have")
     return recording
+
+
+def _is_in_space(trial: RecordedTrial, parameters: Sequence[Parameter]) -> bool:
+    return trial.time_ns is not None and all(trial.config[each.name] in each.choices for each in parameters)
 
 
 def recording_name(path: Path) -> str:
@@ -93,13 +100,17 @@ def recording_name(path: Path) -> str:
 
 
 def observed_parameters(configs: Sequence[Mapping[str, Scalar]]) -> tuple[Parameter, ...]:
-    """Parameters whose choices are the values that occur: numbers ascending, others as they come."""
+    """Parameters whose choices are the values that occur: numbers ascending, others as they come. Raises
+    :class:`RecordingError` where one configuration has no value of another's parameter."""
     parameters = []
     for name in configs[0] if configs else ():
+        if not all(name in config for config in configs):
+            raise RecordingError(f"some configurations have no value of {name!r}")
         found: dict[str, Scalar] = {config_key({name: config[name]}): config[name] for config in configs}
         values = list(found.values())
-        if all(not isinstance(value, str) for value in values):
-            values.sort(key=lambda value: float(value))
+        numbers = [value for value in values if not isinstance(value, str)]
+        if len(numbers) == len(values):
+            values = [*sorted(numbers)]
         parameters.append(Parameter(name, tuple(values)))
     return tuple(parameters)
 

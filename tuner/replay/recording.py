@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from ..codec import Scalar
+from ..codec import MOST_INTEGER, Scalar
 from ..enumeration import Meter
 from ..errors import TunerError
 from ..space import Configuration, Parameter, Space, config_key
@@ -63,13 +63,23 @@ class RecordedSpace(Space, frozen=True):
 
 @dataclass(frozen=True)
 class Recording:
-    """A recorded search, exhaustive or not: what is not in it counts as invalid. ``name`` identifies it."""
+    """A recorded search, exhaustive or not: what is not in it counts as invalid. ``name`` identifies it.
+
+    Raises :class:`RecordingError` for a number beyond 64 bits, and for a time that nothing takes."""
 
     name: str
     device_name: str
     kernel_name: str
     parameters: tuple[Parameter, ...]
     trials: tuple[RecordedTrial, ...]
+
+    def __post_init__(self) -> None:
+        for parameter in self.parameters:
+            if any(not isinstance(value, str) and abs(value) > MOST_INTEGER for value in parameter.choices):
+                raise RecordingError(f"{self.name}: a value of {parameter.name!r} is beyond 64 bits")
+        for trial in self.trials:
+            if trial.time_ns is not None and not 0 < trial.time_ns <= MOST_INTEGER:
+                raise RecordingError(f"{self.name}: a configuration took {trial.time_ns:g} ns")
 
     @cached_property
     def best_ns(self) -> float:
