@@ -197,11 +197,20 @@ def _is_value(value: object) -> bool:
     return value is None or isinstance(value, (int, float, str))
 
 
-def _is_json(value: object) -> bool:
-    """Whether JSON can hold the value; MessagePack can also hold bytes and types of programs' own."""
+#: What describes a device nests two or three deep; writers call themselves for each level.
+_MOST_LEVELS = 64
+
+
+def _is_json(value: object, levels: int = _MOST_LEVELS) -> bool:
+    """Whether JSON can hold the value, nested no deeper than so many levels; MessagePack can also hold bytes and types
+    of programs' own."""
+    if isinstance(value, dict | list) and levels == 0:
+        return False
     if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(part) for key, part in value.items())
-    return all(map(_is_json, value)) if isinstance(value, list) else isinstance(value, str | int | float | None)
+        return all(isinstance(key, str) and _is_json(part, levels - 1) for key, part in value.items())
+    if isinstance(value, list):
+        return all(_is_json(part, levels - 1) for part in value)
+    return isinstance(value, str | int | float | None)
 
 
 def _check_devices(devices: object, where: str) -> None:

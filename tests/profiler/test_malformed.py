@@ -51,6 +51,10 @@ CASES = {
         "the children of child 0 of the root ('k') are not a list",
     ),
     "bad devices": (json.dumps([GOOD, {"CUDA": 3}]).encode(), "the device section is damaged"),
+    "devices are deep": (
+        f'[{json.dumps(GOOD)}, {{"CUDA": {{"0": {{"arch": {"[" * 900 + "]" * 900}}}}}}}]'.encode(),
+        "the device section is damaged",
+    ),
     "devices are a list": (json.dumps([GOOD, []]).encode(), "the device section is damaged"),
     "thousands of digits": (
         b'[{"frame": {"name": "ROOT"}, "metrics": {"a": ' + b"9" * 5000 + b"}}, {}]",
