@@ -46,9 +46,11 @@ class FetchLimits:
 class Sink(Protocol):
     """What a body is written to."""
 
-    def write(self, piece: bytes, /) -> object: ...
+    def write(self, piece: bytes, /) -> object:
+        """Take the next bytes of it."""
 
-    def flush(self) -> object: ...
+    def flush(self) -> object:
+        """There are no more."""
 
 
 class Fetcher:

@@ -211,17 +211,20 @@ class _Part:
         self._file: BinaryIO | None = None
 
     def write(self, piece: bytes) -> None:
+        """Append, to a file that is made with the first piece."""
         if self._file is None:
             make_folder(self._path.parent)
             self._file = self._path.open("xb")
         self._file.write(piece)
 
     def flush(self) -> None:
+        """Bring what was written to the disk."""
         if self._file is not None:
             self._file.flush()
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
+        """Let go of the file, if there is one."""
         if self._file is not None:
             self._file.close()
 
