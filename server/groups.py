@@ -2,11 +2,13 @@
 
 A group of up to :data:`MOST_WHOLE` records is remembered decoded. Of a larger one only the keys of its shapes are: an
 answer rests on the records of the wanted shape, or else on the nearest of each device and toolchain, so these few are
-read and decoded, and remembered by the shape that was asked for.
+read and decoded, and remembered by the shape that was asked for. Where one of them may not be used for that shape, the
+next ones are read, as many as a lookup looks into.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Mapping
@@ -16,6 +18,7 @@ from typing import Generic, TypeVar
 from deuteron.tuner import BUILTINS, ConfigRecord, RecordIndex, builtin_workload, shape_key
 from deuteron.tuner.codec import decode
 from deuteron.tuner.job import parse_shape
+from deuteron.tuner.records.lookup import NEAREST_TRIED
 from deuteron.tuner.records.nearest import ShapeSet
 
 from .predictors import Predictors
@@ -57,12 +60,15 @@ class GroupShapes:
     def __len__(self) -> int:
         return sum(map(len, self.tables.values()))
 
-    def deciding(self, shape: Mapping[str, int]) -> list[str]:
+    def deciding(self, shape: Mapping[str, int], most: int) -> list[str]:
         """The keys of the shapes whose records give the answer that all of them would give to a shape that is not among
-        them: of each device and toolchain the nearest, or any if none has these dims, which tells that there are
-        records."""
-        keys = (table.nearest(shape) or table.some() for table in self.tables.values())
-        return sorted({key for key in keys if key is not None})
+        them: of each device and toolchain the ``most`` nearest, or any if none has these dims, which tells that there
+        are records."""
+        found: set[str | None] = set()
+        for table in self.tables.values():
+            near = list(itertools.islice(table.by_distance(shape), most))
+            found.update(near or [table.some()])
+        return sorted(key for key in found if key is not None)
 
 
 class _Shelf(Generic[_Key, _Kept]):
@@ -121,7 +127,9 @@ class Groups:
             shapes = self._shapes_of(tx, group, versions)
             if not len(shapes):  # all are withdrawn
                 return self.whole(tx, group, versions)
-            index = self._arrange(tx, group, shapes.deciding(shape))
+            index = self._arrange(tx, group, shapes.deciding(shape, 1))
+            if any(record.objection(shape) for record in index):
+                index = self._arrange(tx, group, shapes.deciding(shape, NEAREST_TRIED))
         with self._lock:
             self._indexes.put((group, wanted), versions, index, len(index) + _INDEX_ITSELF)
         return index

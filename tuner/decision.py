@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .errors import JobError
 from .measure.statistics import Interval, Verdict, verdict
 from .records import ConfigRecord, DeviceFingerprint
+from .records.reach import Reach
 from .records.record import record_id
 from .trial import Trial
 from .workloads import Problem
@@ -52,10 +53,12 @@ def decide(
     final: Sequence[Trial],
     device: DeviceFingerprint,
     toolchain: Mapping[str, str],
+    reach: Reach,
 ) -> ConfigRecord:
     """The record of one shape; ``default_config`` is what the final compared with: the default configuration, or where
     that does not work on the device the first one that did. ``trials`` is left at 0 for the caller. The id follows from
-    the winning trial, so a job that is resumed after its last trial gives the same record again."""
+    the winning trial, so a job that is resumed after its last trial gives the same record again. ``reach``: of what is
+    stored."""
     decision = choose(final)
     winner = decision.stored
     base = final[0]
@@ -82,6 +85,7 @@ def decide(
         dims_from_arguments=dict(spec.dims_from_arguments),
         dtype_argument=spec.dtype_argument,
         created_at=winner.started_at,
+        reach=reach,
     )
 
 

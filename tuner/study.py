@@ -43,6 +43,7 @@ from .measure.gauge import Gauge, Peaks
 from .plan import Planner, SearchPlan
 from .possible import check_possible, check_room, has_room
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
+from .records.reach import Reach
 from .screening import Screening
 from .search_profile import FILE_NAME, SearchProfile
 from .search_run import Cancelled, SearchRun
@@ -257,7 +258,9 @@ class _JobRun:
             report = None if course is None else course.report(self._spec.budget.trials)
         digest = profile.write(self._workdir, _profile_name(problem))
         record = replace(
-            decide(problem, final, self._fingerprint, current_toolchain(self._device)),
+            decide(
+                problem, final, self._fingerprint, current_toolchain(self._device), Reach.of(plan.space, problem.dims)
+            ),
             trials=sum(trial.phase == "screen" for trial in task.trials),
             profile_sha256=digest,
         )

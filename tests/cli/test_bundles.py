@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from deuteron.cli.errors import CommandError
 from deuteron.cli.exports import FORMATS, ExportSource, TextFormat
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle, write_bundle
 from deuteron.tuner.records.lookup import lookup
 from deuteron.tuner.records.nearest import shape_distance
+from deuteron.tuner.records.reach import Reach
 
 
 def test_show_lists_the_records(run, bundle: Path):
@@ -127,21 +129,48 @@ def module_of(records: list[ConfigRecord]) -> dict[str, object]:
 @settings(max_examples=30)
 @given(data=st.data())
 def test_a_dispatch_module_gives_what_a_lookup_gives(bundle: Path, data: st.DataObject):
-    """For sizes that are near enough for a lookup to answer: the module has no default to fall back to."""
+    """The module has no default to fall back to: where a lookup answers with it, it raises."""
     (base,) = read_bundle(bundle).records()
     sizes = st.fixed_dictionaries({"M": st.integers(1, 64), "N": st.integers(1, 64)})
+    rule = st.sampled_from(
+        [(), ("BLOCK_SIZE >= M",), ("M % BLOCK_SIZE == 0 or BLOCK_SIZE >= least", "cdiv(N, M - 9) < 8 ** 2")]
+    )
     shapes = data.draw(st.lists(sizes, min_size=1, max_size=6, unique_by=lambda shape: (shape["M"], shape["N"])))
     records = [
-        record_of(base, shape, {"BLOCK_SIZE": 1 << i, "num_warps": 4, "persistent": True})
+        record_of(
+            base,
+            shape,
+            {"BLOCK_SIZE": 1 << i, "num_warps": 4, "persistent": True},
+            reach=Reach(data.draw(rule), {"least": 16}),
+        )
         for i, shape in enumerate(shapes)
     ]
     wanted = data.draw(sizes)
-    config = module_of(records)["config_for"](base.kernel_name, "bf16", **wanted)
+    config_for = module_of(records)["config_for"]
     answer = lookup(records, base.kernel_hash, records[0].device, wanted, "bf16")
+    if answer.record is None:
+        with pytest.raises(KeyError, match="no configuration of .* may be used for"):
+            config_for(base.kernel_name, "bf16", **wanted)
+        return
+    config = config_for(base.kernel_name, "bf16", **wanted)
     assert config.num_warps == 4 and config.kwargs.keys() == {"BLOCK_SIZE"}  # what Triton does not know is left out
-    if answer.record is not None:
-        chosen = shapes[config.kwargs["BLOCK_SIZE"].bit_length() - 1]
-        assert shape_distance(chosen, wanted) == shape_distance(answer.record.shape, wanted)
+    chosen = shapes[config.kwargs["BLOCK_SIZE"].bit_length() - 1]
+    assert shape_distance(chosen, wanted) == shape_distance(answer.record.shape, wanted)
+
+
+def test_a_constraint_of_a_bundle_becomes_no_other_code(bundle: Path):
+    (base,) = read_bundle(bundle).records()
+    with pytest.raises(ValueError, match="cannot be read"):
+        Reach(("__import__('os').getcwd()",))
+    strange = record_of(base, {"M": 8}, {"BLOCK_SIZE": 64}, reach=Reach(("exit or M",)))
+    with pytest.raises(CommandError, match="names 'exit', which has no value"):
+        module_of([strange])
+    # A text stays a text, and a number below 0 one factor.
+    reach = Reach(("name == text and low ** 2 == M",), {"text": "\"'); exit()", "low": -3, "name": "\"'); exit()"})
+    config_for = module_of([record_of(base, {"M": 8}, {"BLOCK_SIZE": 64}, reach=reach)])["config_for"]
+    assert config_for(base.kernel_name, "bf16", M=9).kwargs == {"BLOCK_SIZE": 64}
+    with pytest.raises(KeyError, match="may be used"):
+        config_for(base.kernel_name, "bf16", M=10)
 
 
 def test_a_dispatch_module_says_what_it_cannot_tell(bundle: Path):
@@ -153,7 +182,7 @@ def test_a_dispatch_module_says_what_it_cannot_tell(bundle: Path):
     config_for = module_of(records)["config_for"]
     with pytest.raises(KeyError, match="was tuned for cuda/h200/cc90, cpu/.*: say which device this is"):
         config_for(base.kernel_name, "bf16", M=8)
-    assert config_for(base.kernel_name, "bf16", "cuda/h200/cc90", M=100).kwargs == {"BLOCK_SIZE": 64}
+    assert config_for(base.kernel_name, "bf16", "cuda/h200/cc90", M=64).kwargs == {"BLOCK_SIZE": 64}
     with pytest.raises(KeyError, match="was tuned over M, not N"):
         config_for(base.kernel_name, "bf16", "cuda/h200/cc90", N=100)
 

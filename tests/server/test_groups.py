@@ -20,6 +20,7 @@ from deuteron.server.predictors import FILE_NAME, Predictors
 from deuteron.tuner import Answer, ConfigRecord, DeviceFingerprint, write_bundle
 from deuteron.tuner.errors import RecordNotFound, ShapeMismatch
 from deuteron.tuner.records import Predictor
+from deuteron.tuner.records.reach import Reach
 
 HASH = "a" * 64
 #: The second and third are the same GPU with and without a power cap that is known: they match each other.
@@ -47,7 +48,9 @@ def fill(store: ServiceStore, make_record: MakeRecord, choose: random.Random, co
         for number in range(count):
             shape = a_shape(choose, others=0.1)
             record = make_record(shape, device=choose.choice(DEVICES), block=number + 1)
-            put_record(tx, replace(record, toolchain={**record.toolchain, "deuteron": choose.choice(CHAINS)}), None)
+            chain = {**record.toolchain, "deuteron": choose.choice(CHAINS)}
+            reach = Reach(("BLOCK >= N",)) if choose.random() < 0.5 else None
+            put_record(tx, replace(record, toolchain=chain, reach=reach), None)
 
 
 def a_shape(choose: random.Random, others: float = 0.0, unknown: float = 0.0) -> dict[str, int]:
@@ -112,6 +115,22 @@ def test_a_large_group_is_not_decoded(
         answer = lookups.answer(Question(HASH, DEVICES[0].key, {"M": n, "N": 64}, "f32"))
         assert answer.record is not None and answer.record.shape["M"] == 100
     assert decoded == [keys for n in (300, 301, 302) for keys in ([f"M={n},N=64"], ["M=100,N=64"])]
+
+
+def test_a_large_group_is_read_further_where_the_nearest_may_not_be_used(
+    store: ServiceStore, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with store.write() as tx:
+        for n in range(1, 101):
+            record = make_record({"M": n, "N": 64}, device=DEVICES[0], block=512 if n == 61 else 64)
+            put_record(tx, replace(record, reach=Reach(("BLOCK >= M",))), None)
+    monkeypatch.setattr(groups, "MOST_WHOLE", 99)
+    lookups = Lookups(store, Metrics(), Predictors(tmp_path / FILE_NAME))
+    answer = lookups.answer(Question(HASH, DEVICES[0].key, {"M": 120, "N": 64}, "f32"))
+    assert answer.record is not None and answer.record.shape["M"] == 61
+    assert "the nearest shape is M=100,N=64, but the constraint BLOCK >= M is not true there" in answer.reason
+    nothing = lookups.answer(Question(HASH, DEVICES[0].key, {"M": 520, "N": 64}, "f32"))
+    assert (nothing.match, nothing.config) == ("default", {})
 
 
 def test_a_change_of_a_large_group_is_seen(

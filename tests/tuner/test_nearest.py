@@ -7,6 +7,7 @@ import random
 import pytest
 
 from deuteron.tuner.job import shape_key
+from deuteron.tuner.records.lookup import FARTHEST
 from deuteron.tuner.records.nearest import ShapeSet, shape_distance
 
 
@@ -23,7 +24,11 @@ def test_the_nearest_is_that_of_a_plain_search(count: int, sizes: tuple[int, ...
     assert len(known) == len(shapes) and known.some() == next(iter(shapes))
     for _ in range(50):
         asked = {dim: choose.choice([1, 2, 7, 64, 90, 1 << 40]) for dim in "LKMN"}
-        assert known.nearest(asked) == min(shapes, key=lambda key: (shape_distance(shapes[key], asked), key))
+        order = sorted(shapes, key=lambda key: (shape_distance(shapes[key], asked), key))
+        near = [key for key in order if shape_distance(shapes[key], asked) <= FARTHEST]
+        found = list(known.by_distance(asked))
+        assert (found[0], found[: len(near)], sorted(found)) == (order[0], near, sorted(order))
+        assert known.nearest(asked) == order[0]
     assert known.nearest({"M": 1, "N": 1}) is None
 
 

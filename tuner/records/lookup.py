@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from ..codec import Document, Finite, Scalar, canonical_json
 from ..errors import RecordNotFound, ShapeMismatch
-from ..job import shape_key
+from ..job import parse_shape, shape_key
 from .fingerprint import DeviceFingerprint
 from .nearest import ShapeSet, shape_distance
 from .predictor import Predictor
@@ -20,6 +21,9 @@ Match: TypeAlias = Literal["exact", "predicted", "nearest_shape", "other_toolcha
 #: smaller, or two sizes 4.3 times each. A choice, not a measurement: what was tuned farther away is no better founded
 #: than the default.
 FARTHEST = 9.0
+#: Of the records of one toolchain, nearest first, those that are asked whether they may be used for a shape. Where so
+#: many may not be, one that is farther away hardly may, and lookups of services look into no more than these.
+NEAREST_TRIED = 64
 
 # Devices that an answer names before it only counts them.
 _PLACES_SHOWN = 3
@@ -59,10 +63,9 @@ class _Table:
         if old is None or (old.created_at, old.id) <= (record.created_at, record.id):
             self.by_key[record.shape_key] = record
 
-    def nearest(self, shape: Mapping[str, int]) -> ConfigRecord | None:
-        """The record of the shape with the same dims at the least :func:`~.nearest.shape_distance`."""
-        key = self._shapes.nearest(shape)
-        return None if key is None else self.by_key[key]
+    def nearest(self, shape: Mapping[str, int]) -> Iterator[ConfigRecord]:
+        """The :data:`NEAREST_TRIED` records of the nearest shapes with the same dims, in order."""
+        return (self.by_key[key] for key in itertools.islice(self._shapes.by_distance(shape), NEAREST_TRIED))
 
 
 class RecordIndex:
@@ -188,10 +191,10 @@ def lookup(
     toolchain: Mapping[str, str] | None = None,
 ) -> Answer:
     """The configuration for a launch: for exactly this shape; else what is predicted for it, where a predictor of the
-    kernel did better than the nearest shape; else for the nearest shape, if it is no farther than :data:`FARTHEST`;
-    else the default. Of two records for one shape, or for shapes equally near, the one of this toolchain counts, but a
-    near shape of another toolchain is a better guess than a far one of this. Kernel, device and dtype always have to
-    fit.
+    kernel did better than the nearest shape; else for the nearest shape whose configuration may be used for this one
+    (:meth:`ConfigRecord.objection`), if it is no farther than :data:`FARTHEST`; else the default. Of two records for
+    one shape, or for shapes equally near, the one of this toolchain counts, but a near shape of another toolchain is a
+    better guess than a far one of this. Kernel, device and dtype always have to fit.
 
     ``toolchain``: what the launch will be compiled with (:func:`~.toolchain.current_toolchain`); None compares none.
 
@@ -222,25 +225,34 @@ def lookup(
     predicted = _predicted(fit, shape, wanted, toolchain)
     if predicted is not None:
         return predicted
-    near = [record for group in (fitting, others) if (record := _nearest(group, shape)) is not None]
+    looked = [_nearest(group, shape) for group in (fitting, others)]
+    near = [record for _, record in looked if record is not None]
     # What another toolchain taught is no better founded than a near shape that was measured with this one.
     here = any(record.toolchain_key == chain and shape_distance(record.shape, shape) <= FARTHEST for record in near)
     unfit = [predictor for predictor in predictors if chain not in (None, predictor.toolchain_key)]
     predicted = None if here else _predicted(unfit, shape, wanted, toolchain)
     if predicted is not None:
         return predicted
+    closest = _first((record for record, _ in looked if record is not None), shape)
     best = stale or min(near, key=lambda record: shape_distance(record.shape, shape), default=None)
     if best is not None and shape_distance(best.shape, shape) <= FARTHEST:
-        return _answer(best, wanted, toolchain)
-    if best is not None:
-        return Answer(
-            None,
-            {},
-            "default",
-            f"no record near enough: {wanted} was not tuned on {best.device.key}, and the nearest shape, "
-            f"{best.shape_key}, is farther than 8 times in one size or 4.3 times in two",
+        return _answer(best, wanted, toolchain, closest)
+    if closest is None:
+        return Answer(None, {}, "default", index.why_nothing(kernel_hash, device.key, dtype))
+    return Answer(None, {}, "default", _why_not(closest, shape, wanted))
+
+
+def _why_not(closest: ConfigRecord, shape: Mapping[str, int], wanted: str) -> str:
+    """Why no record answers for a shape, of which this one is the closest."""
+    if shape_distance(closest.shape, shape) > FARTHEST:
+        return (
+            f"no record near enough: {wanted} was not tuned on {closest.device.key}, and the nearest shape, "
+            f"{closest.shape_key}, is farther than 8 times in one size or 4.3 times in two"
         )
-    return Answer(None, {}, "default", index.why_nothing(kernel_hash, device.key, dtype))
+    return (
+        f"no record that may be used: {wanted} was not tuned on {closest.device.key}, and the configuration of the "
+        f"nearest shape, {closest.shape_key}, is not for it: {closest.objection(shape)}"
+    )
 
 
 def _predicted(
@@ -271,13 +283,22 @@ def _prediction(
     return Answer(None, config, match, reason, unlike, predictor.accuracy.expected_loss)
 
 
-def _answer(record: ConfigRecord, wanted: str, toolchain: Mapping[str, str] | None) -> Answer:
-    """The answer that a record gives to the shape ``wanted``: what it is worth and why, in words."""
+def _answer(
+    record: ConfigRecord, wanted: str, toolchain: Mapping[str, str] | None, closest: ConfigRecord | None = None
+) -> Answer:
+    """The answer that a record gives to the shape ``wanted``: what it is worth and why, in words. ``closest``: the
+    record of the nearest shape, which may be passed over."""
     unlike = None if toolchain is None else differences(record.toolchain, toolchain)
     match: Match = "exact" if record.shape_key == wanted else "nearest_shape"
     reason = f"tuned for {wanted} on {record.device.key}"
     if match == "nearest_shape":
         reason = f"{wanted} was not tuned on {record.device.key}; the nearest shape is {record.shape_key}"
+        against = None if closest is None or closest is record else closest.objection(parse_shape(wanted))
+        if closest is not None and against is not None:
+            reason = (
+                f"{wanted} was not tuned on {record.device.key}; the nearest shape is {closest.shape_key}, but "
+                f"{against}; the nearest whose configuration may be used is {record.shape_key}"
+            )
     if unlike is None:
         reason += "; toolchains were not compared, since none was given"
     elif unlike:
@@ -292,6 +313,18 @@ def _exact(tables: list[_Table], wanted: str) -> ConfigRecord | None:
     return max(found, key=lambda record: (record.created_at, record.id), default=None)
 
 
-def _nearest(tables: list[_Table], shape: Mapping[str, int]) -> ConfigRecord | None:
-    found = [record for table in tables if (record := table.nearest(shape)) is not None]
-    return min(found, key=lambda r: (shape_distance(r.shape, shape), r.shape_key), default=None)
+def _nearest(tables: list[_Table], shape: Mapping[str, int]) -> tuple[ConfigRecord | None, ConfigRecord | None]:
+    """The record of the nearest shape, and that of the nearest whose configuration may be used for ``shape``."""
+    closest, fit = [], []
+    for table in tables:
+        for place, record in enumerate(table.nearest(shape)):
+            if place == 0:
+                closest.append(record)
+            if record.objection(shape) is None:
+                fit.append(record)
+                break
+    return _first(closest, shape), _first(fit, shape)
+
+
+def _first(records: Iterable[ConfigRecord], shape: Mapping[str, int]) -> ConfigRecord | None:
+    return min(records, key=lambda r: (shape_distance(r.shape, shape), r.shape_key), default=None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # Below this many shapes a plain loop is faster than calling NumPy.
 _VECTOR_FROM = 64
@@ -45,22 +46,32 @@ class ShapeSet:
         return next((keys[0] for keys, _ in self._of.values()), None)
 
     def nearest(self, shape: Mapping[str, int]) -> str | None:
-        """The key of the shape with the same dims at the least :func:`shape_distance`, None where no shape has these
-        dims; the smaller key wins a tie, so every process answers alike."""
+        """The first of :meth:`by_distance`, None where no shape has these dims."""
+        return next(self.by_distance(shape), None)
+
+    def by_distance(self, shape: Mapping[str, int]) -> Iterator[str]:
+        """The keys of the shapes with the same dims, that at the least :func:`shape_distance` first; of equally near
+        ones the smaller key, so every process answers alike."""
         dims = tuple(sorted(shape))
         if dims not in self._of:
-            return None
+            return iter(())
         keys, logs = self._of[dims]
         wanted, rank = _logs(shape[dim] for dim in dims), len(dims)
         if len(keys) >= _VECTOR_FROM and rank:
-            return min(_nearest_of_many(keys, logs, wanted))
-        return min((_distance(logs[at * rank : (at + 1) * rank], wanted), key) for at, key in enumerate(keys))[1]
+            return _many_by_distance(keys, logs, wanted)
+        found = ((_distance(logs[at * rank : (at + 1) * rank], wanted), key) for at, key in enumerate(keys))
+        return (key for _, key in sorted(found))
 
 
-def _nearest_of_many(keys: Sequence[str], logs: array[float], wanted: Sequence[float]) -> list[str]:
-    """The keys of all shapes at the least distance."""
+def _many_by_distance(keys: Sequence[str], logs: array[float], wanted: Sequence[float]) -> Iterator[str]:
+    """All keys in order; the first ones, which nearly always are enough, without sorting the others."""
     import numpy as np
 
     # Rounded, so that shapes at the same distance tie exactly.
     distances = np.round(np.square(np.frombuffer(logs).reshape(len(keys), -1) - wanted).sum(axis=1), 12)
-    return [keys[int(at)] for at in np.flatnonzero(distances == distances.min())]
+    least = distances.min()
+    yield from sorted(keys[int(at)] for at in np.flatnonzero(distances == least))
+    order = np.argsort(distances)
+    behind = ((distances[at], keys[int(at)]) for at in order[distances[order] > least])
+    for _, tied in itertools.groupby(behind, key=lambda pair: pair[0]):
+        yield from sorted(key for _, key in tied)

@@ -14,6 +14,7 @@ from ..job import shape_key
 from ..measure.statistics import Interval, Verdict
 from ..trial import utc_now
 from .fingerprint import DeviceFingerprint
+from .reach import Reach
 
 _NAMESPACE = uuid.UUID("6f0d0d1e-6c0a-4c87-9b0e-7d2a6f6b6f53")
 
@@ -31,7 +32,8 @@ class ConfigRecord(Document, frozen=True, gc=False):
     launcher where shape and dtype are found among the arguments (:class:`~..workloads.WorkloadSpec`).
     ``shape_key``, the canonical text of the shape, follows from it. ``checked``: the result was compared with the
     reference on fresh inputs in the final phase. ``site``: the service that a service had it from, through however many
-    others; None for a record of its own.
+    others; None for a record of its own. ``reach``: what is known of ``config`` at other shapes; None in records of
+    older versions.
     """
 
     noun: ClassVar[str] = "record"
@@ -58,6 +60,7 @@ class ConfigRecord(Document, frozen=True, gc=False):
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     shape_key: str = ""
     site: str | None = None
+    reach: Reach | None = None
 
     def __post_init__(self) -> None:
         expected = shape_key(self.shape)
@@ -72,6 +75,11 @@ class ConfigRecord(Document, frozen=True, gc=False):
     def dims(self) -> tuple[str, ...]:
         """Names of the sizes."""
         return tuple(self.shape)
+
+    def objection(self, shape: Mapping[str, int]) -> str | None:
+        """Why ``config`` may not be handed out for another shape, in words; None if it may."""
+        broken = None if self.reach is None else self.reach.broken(self.config, shape)
+        return None if broken is None else f"the constraint {broken} is not true there"
 
     @property
     def toolchain_key(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
 from .format import ExportSource, TextFormat
+from .legality import FUNCTIONS, legality_text
 from .names import python_name
 
 if TYPE_CHECKING:
@@ -23,26 +24,44 @@ import math
 
 import triton
 
-#: Kernel and dtype -> device -> shapes and their configurations.
+#: The farthest shape whose configuration is given: 8 times in one size, or 4.3 times in each of two.
+FARTHEST = %s
+
+%s
+
+#: Kernel and dtype -> device -> shapes, functions that say at which others their configurations are legal (None: at
+#: all), and configurations.
 CONFIGS = {
 %s}
 
 
 def config_for(kernel, dtype, device=None, **shape):
     """The configuration of the shape nearest to this one (in log2 of its sizes), of those tuned for this kernel, dtype
-    and device; without ``device`` there has to be one device only. Raises KeyError where nothing fits."""
+    and device that are legal here; without ``device`` there has to be one device only. Raises KeyError where nothing
+    fits, or nothing near enough: use the kernel's own default there."""
     devices = CONFIGS[kernel, dtype]
     if device is None and len(devices) > 1:
         raise KeyError(f"{kernel} was tuned for {', '.join(devices)}: say which device this is")
     tuned = devices[device] if device is not None else next(iter(devices.values()))
-    fitting = [(sizes, config) for sizes, config in tuned if sizes.keys() == shape.keys()]
-    if not fitting:
+    known = [found for found in tuned if found[0].keys() == shape.keys()]
+    if not known:
         raise KeyError(f"{kernel} was tuned over {', '.join(tuned[0][0])}, not {', '.join(shape) or 'nothing'}")
 
     def distance(sizes):
-        return sum(math.log2(max(1, sizes[d]) / max(1, shape[d])) ** 2 for d in shape)
+        return round(sum((math.log2(max(1, sizes[d])) - math.log2(max(1, shape[d]))) ** 2 for d in shape), 12)
 
-    return min(fitting, key=lambda found: distance(found[0]))[1]
+    near = [(distance(sizes), sizes, legal, config) for sizes, legal, config in known if distance(sizes) <= FARTHEST]
+    for _, sizes, legal, config in sorted(near, key=lambda found: found[0]):
+        if sizes == shape or is_legal(legal, shape):
+            return config
+    raise KeyError(f"no configuration of {kernel} may be used for {shape}: {len(near)} were tuned near enough")
+
+
+def is_legal(legal, shape):
+    try:
+        return legal is None or legal(**shape)
+    except (ArithmeticError, TypeError, ValueError):
+        return False
 '''
 
 
@@ -63,13 +82,15 @@ def write_python(source: ExportSource, file: TextIO) -> None:
 
 
 def write_dispatch(source: ExportSource, file: TextIO) -> None:
-    """A module for users of Triton, which needs nothing else: ``config_for`` takes the nearest shape. Schedule options
-    that Triton does not know are left out."""
+    """A module for users of Triton, which needs nothing else: ``config_for`` gives what a lookup gives. Options of
+    schedules that Triton does not know are left out."""
     from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
+    from deuteron.tuner.records.lookup import FARTHEST  # lazy: help starts without the tuner
 
     tables: dict[tuple[str, str], dict[str, list[str]]] = {}
     for record in source.records:
-        line = f"({dict(record.shape)!r}, {config_text(record.config, SCHEDULE_OPTIONS, TRITONS)})"
+        config = config_text(record.config, SCHEDULE_OPTIONS, TRITONS)
+        line = f"({dict(record.shape)!r}, {legality_text(record)}, {config})"
         devices = tables.setdefault((record.kernel_name, record.dtype), {})
         devices.setdefault(record.device.key, []).append(line)
     text = ""
@@ -78,7 +99,7 @@ def write_dispatch(source: ExportSource, file: TextIO) -> None:
         for device, lines in devices.items():
             text += f"        {device!r}: [\n" + "".join(f"            {line},\n" for line in lines) + "        ],\n"
         text += "    },\n"
-    file.write(_DISPATCH % text)
+    file.write(_DISPATCH % (FARTHEST, FUNCTIONS, text))
 
 
 def config_text(config: Mapping[str, Scalar], schedule: Iterable[str], kept: Iterable[str]) -> str:

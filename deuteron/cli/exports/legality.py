@@ -1,0 +1,64 @@
+"""The constraints of a record as Python code, for modules that pick configurations without deuteron.
+
+A record's text never becomes code as it is: the tree that the expression language let through is written out, with the
+values of the configuration, the dtype and the device in the place of their names, as a function of the sizes alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..errors import CommandError
+from .names import python_name
+
+if TYPE_CHECKING:
+    from deuteron.tuner import ConfigRecord
+    from deuteron.tuner.codec import Scalar
+
+#: What constraints call, besides what Python has.
+FUNCTIONS = """
+def cdiv(a, b):
+    return -(-a // b)
+
+
+def next_power_of_2(n):
+    return 1 << max(0, n - 1).bit_length()
+"""
+
+
+def legality_text(record: ConfigRecord) -> str:
+    """A function of the record's sizes that says whether its configuration is legal there; ``None`` where none is not.
+
+    Raises:
+        CommandError: a constraint names something that nothing gives a value, or a size has no name in Python.
+    """
+    if record.reach is None or not record.reach.constraints:
+        return "None"
+    values = _Values({**record.reach.facts, **record.config}, record)
+    sizes = ", ".join(python_name(dim, "the size") for dim in record.shape)
+    tests = [ast.unparse(values.visit(ast.parse(text, mode="eval").body)) for text in record.reach.constraints]
+    return f"lambda {sizes}: {' and '.join(f'({test})' for test in tests)}"
+
+
+class _Values(ast.NodeTransformer):
+    """Puts values in the place of names, and lets those of sizes stand."""
+
+    def __init__(self, values: Mapping[str, Scalar], record: ConfigRecord) -> None:
+        self._values, self._record = values, record
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:  # noqa: N802 -- ast calls it so
+        return ast.Call(node.func, [self.visit(argument) for argument in node.args], [])
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 -- ast calls it so
+        if node.id in self._record.shape:
+            return node
+        if node.id not in self._values:
+            raise CommandError(
+                f"a constraint of {self._record.kernel_name} at {self._record.shape_key} names {node.id!r}, which has "
+                "no value",
+                hint="tune the shape again",
+            )
+        # A number below 0 in brackets: -1 ** 2 is another thing than (-1) ** 2.
+        return ast.parse(f"({self._values[node.id]!r})", mode="eval").body
