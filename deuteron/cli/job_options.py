@@ -83,6 +83,14 @@ ConstexprOption = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=EXPR", help="FILE:KERNEL: a constexpr fixed by the shape."),
 ]
+ConstraintOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="EXPR",
+        help="FILE:KERNEL: what has to be true of a configuration, over dims and parameters, such as BLOCK >= N. "
+        "May be repeated.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,7 @@ class KernelOptions:
     grid: str | None = None
     search: Sequence[str] = ()
     constexpr: Sequence[str] = ()
+    constraint: Sequence[str] = ()
 
     @property
     def given(self) -> list[str]:
@@ -106,6 +115,7 @@ class KernelOptions:
             "--grid": self.grid,
             "--search": self.search,
             "--constexpr": self.constexpr,
+            "--constraint": self.constraint,
         }
         return [option for option, value in options.items() if value]
 
@@ -203,6 +213,7 @@ def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> Work
         grid=tuple(axis.strip() for axis in options.grid.split(";")) if options.grid else None,
         choices=choices_of(options.search),
         constexprs=parse_pairs(options.constexpr, "--constexpr"),
+        constraints=options.constraint,
     )
 
 

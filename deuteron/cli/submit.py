@@ -8,6 +8,7 @@ import typer
 
 from .job_options import (
     ConstexprOption,
+    ConstraintOption,
     Description,
     DeviceOption,
     Dtype,
@@ -44,6 +45,7 @@ def submit(
     grid: GridOption = None,
     search: SearchOption = None,
     constexpr: ConstexprOption = None,
+    constraint: ConstraintOption = None,
     jobs: Annotated[
         int,
         typer.Option(
@@ -73,7 +75,9 @@ def submit(
         seconds=seconds,
         strategy=strategy,
         seed=seed,
-        kernel=KernelOptions(description, tensor or (), scalar or (), grid, search or (), constexpr or ()),
+        kernel=KernelOptions(
+            description, tensor or (), scalar or (), grid, search or (), constexpr or (), constraint or ()
+        ),
     )
     with connect(server) as client:
         accepted = []

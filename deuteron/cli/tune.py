@@ -11,6 +11,7 @@ import typer
 from .inferred_job import with_space_of_kernel
 from .job_options import (
     ConstexprOption,
+    ConstraintOption,
     Description,
     DeviceOption,
     Dtype,
@@ -56,6 +57,7 @@ def tune(
     grid: GridOption = None,
     search: SearchOption = None,
     constexpr: ConstexprOption = None,
+    constraint: ConstraintOption = None,
     earlier: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,7 +92,9 @@ def tune(
 
     A kernel of your own: `deuteron tune examples/vector_add.py:add_kernel --shape n_elements=1048576`
     """
-    kernel = KernelOptions(description, tensor or (), scalar or (), grid, search or (), constexpr or ())
+    kernel = KernelOptions(
+        description, tensor or (), scalar or (), grid, search or (), constexpr or (), constraint or ()
+    )
     job = make_job(
         workload,
         shapes=shape or (),

@@ -122,6 +122,27 @@ def test_options_say_what_the_text_does_not(run, examples: Path, tmp_path: Path)
     assert "M=37,N=50" in tuned.out
 
 
+def test_constraints_are_said_and_kept(run, kernel_file, tmp_path: Path):
+    kernel = (
+        "@triton.jit\ndef ones(y, n, B: tl.constexpr):\n    i = tl.arange(0, B)\n    tl.store(y + i, 1.0, mask=i < n)\n"
+    )
+    given = (f"{kernel_file(kernel)}:ones", "--shape", "n=100", "--search", "B=64,128,256", "--grid", "1")
+    rules = ("--constraint", "B >= n", "--constraint", "B >= 16 * num_warps")
+    saved = tmp_path / "ones.json"
+    assert run("tune", *given, *rules, "--save-workload", saved).code == 0
+    spec = WorkloadSpec.from_json(json.loads(saved.read_text()))
+    assert spec.space_for("cuda").constraints == ("B >= n", "B >= 16 * num_warps")
+    assert spec.space_for("cpu").constraints == ("B >= n",)  # which has no warps
+    assert run("tune", *given, *rules, "--infer-space", "--save-workload", saved).code == 0
+    inferred = WorkloadSpec.from_json(json.loads(saved.read_text())).space_for("cpu")
+    assert inferred.constraints[-1] == "B >= n"
+    assert run("tune", *given, *rules[:2], *SMALL, "--out", tmp_path / "out").code == 0
+    (record,) = read_bundle(tmp_path / "out/records.bundle").records()
+    assert record.config["B"] in (128, 256) and record.reach.constraints == ("B >= n",)
+    wrong = run("tune", *given, "--constraint", "B >= m", *SMALL)
+    assert wrong.code == 2 and "uses the unknown name 'm'" in wrong.err
+
+
 DESCRIBED = """\
 workload = {
     "dims": ["n"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from ..errors import ExpressionError, SpaceError
 from ..expression import Expression
 from ..space import Parameter, Space
 from ..workloads import WorkloadSpec
+from ..workloads.spec import DEVICE_FACTS, PROBLEM_FACTS
 from .inferred_space import FoundConstraint, InferredParameter, InferredSpace
 from .limits import MOST_WARPS, PRODUCT_WARPS, TileLimits
 from .options import OWN, hint_of, listed_values, options_of
@@ -70,7 +71,7 @@ def infer_space(subject: Subject, device: DeviceProperties) -> InferredSpace:
 
 def with_inferred_space(spec: WorkloadSpec, inferred: InferredSpace) -> WorkloadSpec:
     """``spec`` with the inferred space for its kind of device; what is left fixed is a constexpr of the workload, or
-    has one choice.
+    has one choice. Constraints of ``spec`` stay, where they name nothing that became a constexpr.
 
     Raises:
         SpaceError: nothing is searched.
@@ -86,9 +87,19 @@ def with_inferred_space(spec: WorkloadSpec, inferred: InferredSpace) -> Workload
             constexprs[found.name] = found.text
         else:
             held.append(Parameter(found.name, (found.default,)))
-    whole = Space((*space.parameters, *held), space.constraints)
+    parameters = (*space.parameters, *held)
+    whole = Space(parameters, (*space.constraints, *_declared(spec, inferred.kind, {p.name for p in parameters})))
     defaults = {inferred.kind: {p.name: p.default for p in whole.parameters}}
     return changed(spec, spaces={inferred.kind: whole}, defaults=defaults, constexprs=constexprs)
+
+
+def _declared(spec: WorkloadSpec, kind: str, parameters: set[str]) -> Iterator[str]:
+    """The constraints of a workload that can be judged of these parameters."""
+    space = spec.spaces.get(kind) or spec.spaces.get("any")
+    if space is None:
+        return
+    known = {*spec.dims, *PROBLEM_FACTS, *DEVICE_FACTS} | parameters
+    yield from (text for text in space.constraints if Expression.parse(text).names <= known)
 
 
 def _with_extents(subject: Subject, roles: Mapping[str, FoundRole]) -> Subject:

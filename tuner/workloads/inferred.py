@@ -61,17 +61,21 @@ def infer_workload(
     grid: Sequence[str] | None = None,
     choices: Mapping[str, Sequence[object]] | None = None,
     constexprs: Mapping[str, str] | None = None,
+    constraints: Sequence[str] = (),
 ) -> WorkloadSpec:
     """The workload of ``source`` over ``dims``.
 
     ``tensors``: shapes of pointer arguments as expressions over the dims; the last part may end in ``:input``,
     ``:output`` or ``:inout``, and in the dtype of a tensor that does not have the job's, such as ``:f32``.
     ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may be.
+    ``constraints``: expressions that configurations have to make true.
 
     Raises:
         WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.
     """
-    given = _Given(dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {}))
+    given = _Given(
+        dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {}), tuple(constraints)
+    )
     refuse_variadic(source)
     reader = _Inference(source, usage_of(source), tuple(dims), given)
     reader.check_names()
@@ -114,6 +118,7 @@ class _Given:
     scalars: dict[str, str]
     choices: dict[str, Sequence[object]]
     constexprs: dict[str, str]
+    constraints: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -196,13 +201,16 @@ class _Inference:
     def spaces(self, parameters: list[Parameter]) -> dict[str, Space]:
         """Without options of the command line, those of a GPU's schedule that every kernel, or every product, has."""
         named = {parameter.name for parameter in parameters}
+        constraints = self.given.constraints
         if "num_warps" in named:
-            return {"any": Space(tuple(parameters))}
+            return {"any": Space(tuple(parameters), constraints)}
         options = [Parameter("num_warps", _WARPS, default=4)]
         if self.usage.has_dot and "num_stages" not in named:
             options.append(Parameter("num_stages", _STAGES, default=3))
-        cpu = {"cpu": Space(tuple(parameters))} if parameters else {}
-        return {**cpu, "cuda": Space((*parameters, *options))}
+        added = {option.name for option in options}
+        everywhere = tuple(text for text in constraints if not Expression.parse(text).names & added)
+        cpu = {"cpu": Space(tuple(parameters), everywhere)} if parameters else {}
+        return {**cpu, "cuda": Space((*parameters, *options), constraints)}
 
     def grid(self, parameters: list[Parameter]) -> tuple[str, ...]:
         blocks = [p.name for p in parameters if p.name not in SCHEDULE_OPTIONS]
