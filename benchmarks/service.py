@@ -32,6 +32,7 @@ from deuteron.server import ServiceStore, Settings
 from deuteron.server.configs import stored_config
 from deuteron.server.listen import bind
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, Interval
+from deuteron.tuner.records.reach import Reach
 
 KERNELS, DTYPES = 10, ("f32", "bf16")
 GPUS = (
@@ -101,6 +102,7 @@ def make_record(kernel: int, device: DeviceFingerprint, dtype: str, number: int)
         checked=True,
         dims_from_arguments={"M": "M", "N": "N", "K": "K"},
         dtype_argument="a_ptr",
+        reach=Reach(sizes={"M": 1 << 20, "N": 1 << 20, "K": 1 << 20}, together=True),
     )
 
 

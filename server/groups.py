@@ -128,7 +128,7 @@ class Groups:
             if not len(shapes):  # all are withdrawn
                 return self.whole(tx, group, versions)
             index = self._arrange(tx, group, shapes.deciding(shape, 1))
-            if any(record.objection(shape) for record in index):
+            if any(record.shape.keys() == shape.keys() and record.objection(shape) for record in index):
                 index = self._arrange(tx, group, shapes.deciding(shape, NEAREST_TRIED))
         with self._lock:
             self._indexes.put((group, wanted), versions, index, len(index) + _INDEX_ITSELF)

@@ -19,11 +19,12 @@ from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 from deuteron.compiler.runtime.devices import get_device
 
 from .codec import Scalar, canonical_json
-from .decision import decide
+from .decision import choose, decide
 from .errors import JobError, ShapesFailed, SpaceError, WorkloadError
 from .evaluate.evaluator import Evaluator, LocalEvaluator
 from .evaluate.kept import kept_processes
 from .evaluate.measuring import patience_for
+from .evaluate.messages import Extended
 from .evaluate.nursery import shared_nursery
 from .evaluate.processes import Processes
 from .events import (
@@ -252,15 +253,16 @@ class _JobRun:
             self._emit(TrialFinished(problem.dims, problem.dtype, trial, incumbent))
 
         final, report, settled = Ledger(task.trials).complete("final"), None, None
-        if not final:
+        if final:
+            extended = self._extend(task, plan, final)
+        else:
             course = None if start is None else Course(start)
-            final, settled = self._search(task, plan, seconds, finish, start, course)
+            final, settled, extended = self._search(task, plan, seconds, finish, start, course)
             report = None if course is None else course.report(self._spec.budget.trials)
         digest = profile.write(self._workdir, _profile_name(problem))
+        reach = reach_of(plan, extended)
         record = replace(
-            decide(
-                problem, final, self._fingerprint, current_toolchain(self._device), Reach.of(plan.space, problem.dims)
-            ),
+            decide(problem, final, self._fingerprint, current_toolchain(self._device), reach),
             trials=sum(trial.phase == "screen" for trial in task.trials),
             profile_sha256=digest,
         )
@@ -294,8 +296,8 @@ class _JobRun:
         finish: Callable[[Trial, str | None], None],
         start: Start | None,
         course: Course | None,
-    ) -> tuple[list[Trial], str | None]:
-        """The trials of the final, and why the strategy ended the search if it did."""
+    ) -> tuple[list[Trial], str | None, Extended]:
+        """The trials of the final, why the strategy ended the search if it did, and where else the best is right."""
         spec = self._spec
         evaluator = self._evaluator(task.problem, self._device, plan.default, spec.seed)
         try:
@@ -319,7 +321,15 @@ class _JobRun:
                 course=course,
             )
             found = search_shape(search, screening, lambda: self._before_races(task, evaluator))
-            return found, screening.ended
+            return found, screening.ended, evaluator.extend(choose(found).stored.config, spec.seed)
+        finally:
+            evaluator.close()
+
+    def _extend(self, task: _Task, plan: SearchPlan, final: list[Trial]) -> Extended:
+        """Where else what an earlier run found is right."""
+        evaluator = self._evaluator(task.problem, self._device, plan.default, self._spec.seed)
+        try:
+            return evaluator.extend(choose(final).stored.config, self._spec.seed)
         finally:
             evaluator.close()
 
@@ -356,6 +366,16 @@ def measured_with(setup: str, finished: Finished) -> list[tuple[Mapping[str, int
     """The trials that a run with this setup goes on from. Those of another GPU, or of code by another compiler, would
     be handed out as this one's."""
     return [(shape, dtype, trial) for shape, dtype, trial in finished if trial.setup in (None, setup)]
+
+
+def reach_of(plan: SearchPlan, extended: Extended) -> Reach:
+    """What is known of a configuration at other shapes than that of its search."""
+    dims = plan.problem.dims
+    doubts = (
+        extended.doubts if extended.status == "ok" else dict.fromkeys(dims, f"none could be tried: {extended.error}")
+    )
+    rules = Reach.of(plan.space, dims)
+    return replace(rules, sizes=extended.sizes, doubts=doubts, together=extended.together)
 
 
 def gauge_of(problem: Problem, properties: DeviceProperties) -> Gauge:

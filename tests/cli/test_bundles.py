@@ -132,6 +132,7 @@ def test_a_dispatch_module_gives_what_a_lookup_gives(bundle: Path, data: st.Data
     """The module has no default to fall back to: where a lookup answers with it, it raises."""
     (base,) = read_bundle(bundle).records()
     sizes = st.fixed_dictionaries({"M": st.integers(1, 64), "N": st.integers(1, 64)})
+    grown = st.dictionaries(st.sampled_from("MN"), st.integers(1, 200))
     rule = st.sampled_from(
         [(), ("BLOCK_SIZE >= M",), ("M % BLOCK_SIZE == 0 or BLOCK_SIZE >= least", "cdiv(N, M - 9) < 8 ** 2")]
     )
@@ -141,7 +142,7 @@ def test_a_dispatch_module_gives_what_a_lookup_gives(bundle: Path, data: st.Data
             base,
             shape,
             {"BLOCK_SIZE": 1 << i, "num_warps": 4, "persistent": True},
-            reach=Reach(data.draw(rule), {"least": 16}),
+            reach=Reach(data.draw(rule), {"least": 16}, data.draw(grown), together=data.draw(st.booleans())),
         )
         for i, shape in enumerate(shapes)
     ]
@@ -166,7 +167,9 @@ def test_a_constraint_of_a_bundle_becomes_no_other_code(bundle: Path):
     with pytest.raises(CommandError, match="names 'exit', which has no value"):
         module_of([strange])
     # A text stays a text, and a number below 0 one factor.
-    reach = Reach(("name == text and low ** 2 == M",), {"text": "\"'); exit()", "low": -3, "name": "\"'); exit()"})
+    reach = Reach(
+        ("name == text and low ** 2 == M",), {"text": "\"'); exit()", "low": -3, "name": "\"'); exit()"}, {"M": 10}
+    )
     config_for = module_of([record_of(base, {"M": 8}, {"BLOCK_SIZE": 64}, reach=reach)])["config_for"]
     assert config_for(base.kernel_name, "bf16", M=9).kwargs == {"BLOCK_SIZE": 64}
     with pytest.raises(KeyError, match="may be used"):
@@ -182,7 +185,7 @@ def test_a_dispatch_module_says_what_it_cannot_tell(bundle: Path):
     config_for = module_of(records)["config_for"]
     with pytest.raises(KeyError, match="was tuned for cuda/h200/cc90, cpu/.*: say which device this is"):
         config_for(base.kernel_name, "bf16", M=8)
-    assert config_for(base.kernel_name, "bf16", "cuda/h200/cc90", M=64).kwargs == {"BLOCK_SIZE": 64}
+    assert config_for(base.kernel_name, "bf16", "cuda/h200/cc90", M=4).kwargs == {"BLOCK_SIZE": 64}
     with pytest.raises(KeyError, match="was tuned over M, not N"):
         config_for(base.kernel_name, "bf16", "cuda/h200/cc90", N=100)
 

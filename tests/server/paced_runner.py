@@ -22,6 +22,7 @@ from deuteron.tuner.events import (
     TuneEvent,
 )
 from deuteron.tuner.experience import SearchLog, SearchPlace
+from deuteron.tuner.records.reach import Reach
 
 DEVICE = DeviceFingerprint(
     kind="cpu",
@@ -79,6 +80,7 @@ def make_record(
         checked=True,
         created_at=datetime.now(UTC).isoformat(),
         profile_sha256=None,
+        reach=Reach(sizes=dict.fromkeys(shape, 1 << 62), together=True),
     )
 
 

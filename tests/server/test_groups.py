@@ -49,7 +49,11 @@ def fill(store: ServiceStore, make_record: MakeRecord, choose: random.Random, co
             shape = a_shape(choose, others=0.1)
             record = make_record(shape, device=choose.choice(DEVICES), block=number + 1)
             chain = {**record.toolchain, "deuteron": choose.choice(CHAINS)}
-            reach = Reach(("BLOCK >= N",)) if choose.random() < 0.5 else None
+            reach = (
+                Reach(("BLOCK >= N",), sizes={"M": 1 << 62, "N": 1 << 62}, together=True)
+                if choose.random() < 0.5
+                else None
+            )
             put_record(tx, replace(record, toolchain=chain, reach=reach), None)
 
 
@@ -123,7 +127,7 @@ def test_a_large_group_is_read_further_where_the_nearest_may_not_be_used(
     with store.write() as tx:
         for n in range(1, 101):
             record = make_record({"M": n, "N": 64}, device=DEVICES[0], block=512 if n == 61 else 64)
-            put_record(tx, replace(record, reach=Reach(("BLOCK >= M",))), None)
+            put_record(tx, replace(record, reach=Reach(("BLOCK >= M",), sizes={"M": 1 << 62})), None)
     monkeypatch.setattr(groups, "MOST_WHOLE", 99)
     lookups = Lookups(store, Metrics(), Predictors(tmp_path / FILE_NAME))
     answer = lookups.answer(Question(HASH, DEVICES[0].key, {"M": 120, "N": 64}, "f32"))

@@ -23,6 +23,7 @@ from deuteron.server.upstream import FRESH_S, KEPT_S, MOST_HOPS, Part, Upstream,
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, encode_record, read_bundle, write_bundle
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import Predictor
+from deuteron.tuner.records.reach import Reach
 from deuteron.tuner.records.signature import SigningKey
 from deuteron.tuner.records.trust import KeyFolder
 
@@ -51,6 +52,7 @@ def record(m: int, block: int = 64, **more: Any) -> ConfigRecord:
         verdict="FASTER",
         trials=3,
         checked=True,
+        reach=Reach(sizes={"M": 1 << 62}),
         **fields,
     )
 

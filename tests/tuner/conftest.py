@@ -12,6 +12,7 @@ from deuteron.compiler import knobs
 from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, DeviceFingerprint
+from deuteron.tuner.records.reach import Reach
 
 H100 = DeviceFingerprint(
     kind="cuda",
@@ -88,7 +89,7 @@ def make_record() -> RecordMaker:
             trials=40,
             checked=True,
             created_at=created_at,
-            **more,  # type: ignore[arg-type]
+            **{"reach": Reach(sizes=dict.fromkeys(shape, 1 << 62), together=True), **more},  # type: ignore[arg-type]
         )
 
     return make

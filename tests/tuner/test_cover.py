@@ -22,7 +22,7 @@ from deuteron.tuner.cover import (
     table_of_logs,
 )
 from deuteron.tuner.cover.set_cover import smallest_cover
-from deuteron.tuner.evaluate.messages import Compiled, Raced
+from deuteron.tuner.evaluate.messages import Compiled, Extended, Raced
 from deuteron.tuner.experience import SearchLog
 from deuteron.tuner.experience.search_log import KnownConfig
 from deuteron.tuner.space import Configuration
@@ -193,6 +193,9 @@ class Tape:
     def anticipate(self, seed: int) -> None: ...
 
     def expect(self, problem: Problem, default: Configuration) -> None: ...
+
+    def extend(self, config: Configuration, seed: int) -> Extended:
+        raise AssertionError("nothing is stored")
 
     def close(self) -> None: ...
 

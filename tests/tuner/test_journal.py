@@ -118,7 +118,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from deuteron.tuner.evaluate.messages import Compiled, Raced, Screened
+from deuteron.tuner.evaluate.messages import Compiled, Extended, Raced, Screened
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.local import tune_locally
 from deuteron.tuner.measure.statistics import Interval
@@ -132,6 +132,7 @@ class Fake:
     def must_wait(self, configs): return False
     def anticipate(self, seed): pass
     def expect(self, problem, default): pass
+    def extend(self, config, seed): return Extended("ok")
     def close(self): pass
     def compiled(self, config): return Compiled("ok", None, str(sorted(config.items())))
     def screen(self, config, best_ns, meanwhile):

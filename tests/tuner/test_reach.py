@@ -47,7 +47,7 @@ def test_a_constraint_that_cannot_be_judged_is_not_true() -> None:
 def test_the_nearest_shape_whose_configuration_is_legal_answers(
     make_record: MakeRecord, h100: DeviceFingerprint
 ) -> None:
-    reach = Reach(("BLOCK >= N",))
+    reach = Reach(("BLOCK >= N",), sizes={"N": 8000})
     records = [make_record({"N": n}, config={"BLOCK": b}, reach=reach) for n, b in ((250, 256), (1000, 1024))]
 
     def find(n: int) -> tuple[str, Mapping[str, object], str]:
@@ -69,7 +69,9 @@ def test_the_nearest_shape_whose_configuration_is_legal_answers(
 
 
 def test_an_old_toolchain_answers_by_the_same_rule(make_record: MakeRecord, h100: DeviceFingerprint) -> None:
-    old = make_record({"N": 250}, config={"BLOCK": 256}, toolchain={"deuteron": "1"}, reach=Reach(("BLOCK >= N",)))
+    old = make_record(
+        {"N": 250}, config={"BLOCK": 256}, toolchain={"deuteron": "1"}, reach=Reach(("BLOCK >= N",), sizes={"N": 999})
+    )
     found = [lookup([old], HASH, h100, {"N": n}, "f32", toolchain={"deuteron": "2"}).match for n in (250, 256, 257)]
     assert found == ["other_toolchain", "other_toolchain", "default"]
 
@@ -102,3 +104,30 @@ def test_what_was_tuned_for_short_rows_is_not_used_for_longer_ones(tmp_path: Pat
         x, y = np.ones((4, n), np.float32), np.zeros(4, np.float32)
         kernel[(4,)](x, y, n, BLOCK=1024)
         assert y.tolist() == [n] * 4, kernel.last_answer
+
+
+def test_what_was_found_right_up_to_a_size_is_used_up_to_it(make_record: MakeRecord, h100: DeviceFingerprint) -> None:
+    reach = Reach(sizes={"M": 800, "N": 799}, doubts={"K": "it is wrong at K=799"})
+    record = make_record({"M": 100, "N": 100, "K": 100}, reach=reach)
+
+    def find(m: int, n: int, k: int) -> str:
+        answer = lookup([record], HASH, h100, {"M": m, "N": n, "K": k}, "f32")
+        assert (answer.match == "nearest_shape") is (answer.config == record.config)
+        return answer.match if answer.record is not None else answer.reason.rpartition("is not for it: ")[2]
+
+    assert find(800, 100, 100) == find(100, 799, 100) == find(50, 50, 50) == "nearest_shape"
+    assert find(100, 800, 100) == "it was found right up to N=799, and not beyond"
+    assert find(100, 100, 101) == "it is not known to be right for a larger K (it is wrong at K=799)"
+    assert find(101, 101, 100) == "it was found right where one of M, N is larger, not where several are"
+
+
+def test_a_record_of_an_older_version_answers_for_no_larger_shape(
+    make_record: MakeRecord, h100: DeviceFingerprint
+) -> None:
+    old = make_record({"N": 100}, reach=None)
+    assert [lookup([old], HASH, h100, {"N": n}, "f32").match for n in (99, 100, 101)] == [
+        "nearest_shape",
+        "exact",
+        "default",
+    ]
+    assert lookup([old], HASH, h100, {"N": 101}, "f32").reason.endswith("for a larger N (none was tried)")

@@ -265,7 +265,7 @@ def small_case(
         small = cut_problem(problem, limits)
         space = small.full_space(device)
         cut = {dim for dim, size in small.dims.items() if size < problem.dims[dim]}
-        empty = _empty_axes(small)
+        empty = empty_axes(small)
         broken = [*space.violations(default), *empty]
         growing = {dim for text in broken for dim in Expression.parse(text).names & cut}
         if not growing:
@@ -311,7 +311,7 @@ def _divides(node: ast.AST) -> TypeGuard[ast.BinOp]:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div)
 
 
-def _empty_axes(problem: Problem) -> list[str]:
+def empty_axes(problem: Problem) -> list[str]:
     """Expressions of tensor sizes that give none at this shape."""
     sizes = (text for tensor in problem.spec.tensors for text in tensor.shape)
     return [text for text in sizes if Expression.parse(text).evaluate_number(problem.names) < 1]

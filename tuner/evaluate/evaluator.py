@@ -12,7 +12,7 @@ from ..codec import Scalar
 from ..space import Configuration
 from ..workloads import Problem
 from .measuring import PREPARE_SECONDS, MeasuringProcess
-from .messages import Compiled, Prepare, Race, Raced, Screen, Screened
+from .messages import Compiled, Extend, Extended, Prepare, Race, Raced, Screen, Screened
 from .processes import Processes
 
 
@@ -70,6 +70,10 @@ class Evaluator(Protocol):
     ) -> Raced:
         """Time candidates in interleaved rounds, the default first. ``fresh``, for the final: in another
         process, on new inputs, checked again, and only until the verdicts on all of them are settled."""
+        ...
+
+    def extend(self, config: Configuration, seed: int) -> Extended:
+        """Try ``config``, which is right at the problem's shape, at larger ones."""
         ...
 
     def close(self) -> None:
@@ -191,6 +195,11 @@ class LocalEvaluator:
         limit = self._timeout * max(1, len(configs)) + seconds
         answer = self._measuring.request("race", request.to_json(), limit, patience=self._patience)
         return Raced.from_json(answer)
+
+    def extend(self, config: Configuration, seed: int) -> Extended:
+        """Try larger shapes in the process that measured last; a crash or a hang is a status."""
+        request = Extend(config, seed).to_json()
+        return Extended.from_json(self._measuring.request("extend", request, self._timeout))
 
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""

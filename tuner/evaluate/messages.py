@@ -75,6 +75,13 @@ class Race(Document, frozen=True):
     final: bool
 
 
+class Extend(Document, frozen=True):
+    """Try ``config``, which is right at the problem's shape, at larger ones, on inputs of ``seed``."""
+
+    config: Mapping[str, Scalar]
+    seed: int
+
+
 class Done(Document, frozen=True):
     """Answer to :class:`Limit` and :class:`Prepare`."""
 
@@ -147,3 +154,13 @@ class Raced(Document, frozen=True):
     measure_seconds: Finite = 0.0
     protocol: TimingProtocol | None = None
     replays: list[list[Finite]] = field(default_factory=list)
+
+
+class Extended(Document, frozen=True):
+    """Outcome of trying larger shapes: as in :class:`~..records.reach.Reach`."""
+
+    status: Status
+    error: str | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
+    doubts: dict[str, str] = field(default_factory=dict)
+    together: bool = False

@@ -21,7 +21,23 @@ from ..workloads import LaunchPlan, Problem
 from .check import Checker
 from .compilation import code_facts, code_identity, compile_variant, static_metrics
 from .cores import share_cores
-from .messages import Compile, Compiled, Done, Open, Prepare, Race, Raced, Screen, Screened, Show, Shown, ShownLine
+from .growth import extend
+from .messages import (
+    Compile,
+    Compiled,
+    Done,
+    Extend,
+    Extended,
+    Open,
+    Prepare,
+    Race,
+    Raced,
+    Screen,
+    Screened,
+    Show,
+    Shown,
+    ShownLine,
+)
 from .processes import MEASURING_PROCESSES
 
 if TYPE_CHECKING:
@@ -148,6 +164,13 @@ class ChildSession:
             check_seconds=checked - began,
             measure_seconds=time.perf_counter() - checked,
         )
+
+    def extend(self, request: Extend) -> Extended:
+        """Try a configuration at larger shapes."""
+        _, device = self._ready()
+        if self._problem is None:
+            raise JobError("the process was not prepared")
+        return extend(self._problem, device, request.config, request.seed)
 
     def _opened(self, name: str) -> Device:
         device = get_device(name)

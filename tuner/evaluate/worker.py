@@ -20,7 +20,7 @@ from ..codec import Document, JsonObject, expect_object
 from ..errors import SchemaError
 from ..trial import Status
 from .child import end_with_parent
-from .messages import Compile, Done, Failed, Limit, Open, Prepare, Race, Screen, Show
+from .messages import Compile, Done, Extend, Failed, Limit, Open, Prepare, Race, Screen, Show
 from .session import ChildSession
 
 
@@ -84,6 +84,8 @@ def _perform(session: ChildSession, request: JsonObject) -> Document:
             return session.screen(Screen.from_json(request))
         case "race":
             return session.race(Race.from_json(request))
+        case "extend":
+            return session.extend(Extend.from_json(request))
         case other:
             raise SchemaError(f"request: the operation {other!r} is not known")
 

@@ -9,10 +9,13 @@ from typing import ClassVar
 from msgspec import field
 from msgspec.structs import force_setattr
 
-from ..codec import Document, Scalar
+from ..codec import Count, Document, Scalar
 from ..errors import ExpressionError
 from ..expression import Expression
 from ..space import MAX_CONSTRAINTS, Configuration, Space
+
+#: Of records that were made before larger shapes were tried.
+NOT_TRIED = "none was tried"
 
 
 class Reach(Document, frozen=True, gc=False):
@@ -21,12 +24,19 @@ class Reach(Document, frozen=True, gc=False):
     ``constraints``: those of the workload that name a size (:class:`~..expression.Expression` texts; what they say
     changes with the shape), and ``facts``: what else they name, of the dtype and the device. A configuration is legal
     at a shape where all of them are true.
+
+    ``sizes``: by dim the largest size at which the configuration was tried and found right (:mod:`~..evaluate.growth`);
+    smaller ones count as right. ``doubts``: why a dim has none. ``together``: whether several dims may be larger than
+    its own at the same time.
     """
 
     noun: ClassVar[str] = "reach"
 
     constraints: tuple[str, ...] = ()
     facts: Mapping[str, Scalar] = field(default_factory=dict)
+    sizes: Mapping[str, Count] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    together: bool = False
 
     def __post_init__(self) -> None:
         if len(self.constraints) > MAX_CONSTRAINTS:
@@ -53,6 +63,18 @@ class Reach(Document, frozen=True, gc=False):
         there, such as a division by a size of 0, counts as not true."""
         names = {**self.facts, **config, **shape}
         return next((text for text in self.constraints if not _is_true(text, names)), None)
+
+    def too_large(self, own: Mapping[str, int], shape: Mapping[str, int]) -> str | None:
+        """Why a configuration that is right at ``own`` is not known to be right at ``shape``, in words."""
+        larger = [dim for dim, size in shape.items() if size > own[dim]]
+        for dim in larger:
+            if dim not in self.sizes:
+                return f"it is not known to be right for a larger {dim} ({self.doubts.get(dim, NOT_TRIED)})"
+            if shape[dim] > self.sizes[dim]:
+                return f"it was found right up to {dim}={self.sizes[dim]}, and not beyond"
+        if len(larger) > 1 and not self.together:
+            return f"it was found right where one of {', '.join(larger)} is larger, not where several are"
+        return None
 
 
 def _is_true(text: str, names: Mapping[str, Scalar]) -> bool:

@@ -16,6 +16,7 @@ from ..trial import utc_now
 from .fingerprint import DeviceFingerprint
 from .reach import Reach
 
+_UNKNOWN = Reach()
 _NAMESPACE = uuid.UUID("6f0d0d1e-6c0a-4c87-9b0e-7d2a6f6b6f53")
 
 
@@ -78,8 +79,9 @@ class ConfigRecord(Document, frozen=True, gc=False):
 
     def objection(self, shape: Mapping[str, int]) -> str | None:
         """Why ``config`` may not be handed out for another shape, in words; None if it may."""
-        broken = None if self.reach is None else self.reach.broken(self.config, shape)
-        return None if broken is None else f"the constraint {broken} is not true there"
+        reach = self.reach or _UNKNOWN
+        broken = reach.broken(self.config, shape)
+        return reach.too_large(self.shape, shape) if broken is None else f"the constraint {broken} is not true there"
 
     @property
     def toolchain_key(self) -> str:

@@ -29,8 +29,7 @@ FARTHEST = %s
 
 %s
 
-#: Kernel and dtype -> device -> shapes, functions that say at which others their configurations are legal (None: at
-#: all), and configurations.
+#: Kernel and dtype -> device -> shapes, functions that say at which others their configurations may be used, and these.
 CONFIGS = {
 %s}
 
@@ -59,7 +58,7 @@ def config_for(kernel, dtype, device=None, **shape):
 
 def is_legal(legal, shape):
     try:
-        return legal is None or legal(**shape)
+        return legal(**shape)
     except (ArithmeticError, TypeError, ValueError):
         return False
 '''

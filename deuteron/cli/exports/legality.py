@@ -1,4 +1,4 @@
-"""The constraints of a record as Python code, for modules that pick configurations without deuteron.
+"""At which shapes a record's configuration may be used, as Python code for modules that pick one without deuteron.
 
 A record's text never becomes code as it is: the tree that the expression language let through is written out, with the
 values of the configuration, the dtype and the device in the place of their names, as a function of the sizes alone.
@@ -29,16 +29,21 @@ def next_power_of_2(n):
 
 
 def legality_text(record: ConfigRecord) -> str:
-    """A function of the record's sizes that says whether its configuration is legal there; ``None`` where none is not.
+    """A function of the record's sizes that says whether its configuration may be used there, as
+    :meth:`ConfigRecord.objection` does.
 
     Raises:
         CommandError: a constraint names something that nothing gives a value, or a size has no name in Python.
     """
-    if record.reach is None or not record.reach.constraints:
-        return "None"
-    values = _Values({**record.reach.facts, **record.config}, record)
+    from deuteron.tuner.records.reach import Reach  # lazy: help starts without the tuner
+
+    reach = record.reach or Reach()
     sizes = ", ".join(python_name(dim, "the size") for dim in record.shape)
-    tests = [ast.unparse(values.visit(ast.parse(text, mode="eval").body)) for text in record.reach.constraints]
+    tests = [f"{dim} <= {max(size, reach.sizes.get(dim, size))}" for dim, size in record.shape.items()]
+    if not reach.together and len(reach.sizes) > 1:
+        tests.append(" + ".join(f"({dim} > {size})" for dim, size in record.shape.items()) + " <= 1")
+    values = _Values({**reach.facts, **record.config}, record)
+    tests += [ast.unparse(values.visit(ast.parse(text.strip(), mode="eval").body)) for text in reach.constraints]
     return f"lambda {sizes}: {' and '.join(f'({test})' for test in tests)}"
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from deuteron.tuner.evaluate.messages import Compiled, Raced, Screened
+from deuteron.tuner.evaluate.messages import Compiled, Extended, Raced, Screened
 from deuteron.tuner.events import TrialFinished, TuneEvent
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.measure.measurement import CodeFacts, TimingProtocol
@@ -46,6 +46,7 @@ class FakeEvaluator:
         self.rng = random.Random(5)
         self.screened: list[str] = []
         self.races: list[tuple[bool, list[str]]] = []
+        self.extended: list[str] = []
         self.closed = False
 
     def sample(self, config: Configuration) -> float:
@@ -104,6 +105,10 @@ class FakeEvaluator:
                 break
         self.last = Raced("ok", None, times, [None] * len(configs), 1500, "a fake", protocol=ROUNDS)
         return self.last
+
+    def extend(self, config: Configuration, seed: int) -> Extended:
+        self.extended.append(config_key(config))
+        return Extended("ok", sizes={"M": 8191})
 
     def close(self) -> None:
         self.closed = True

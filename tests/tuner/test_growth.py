@@ -1,0 +1,129 @@
+"""Which configurations are right at larger shapes is tried: with a reference in NumPy, and without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from deuteron.compiler.runtime.devices import get_device
+from deuteron.tuner import Problem, builtin_workload, resolve_workload
+from deuteron.tuner.evaluate import growth
+from deuteron.tuner.evaluate.messages import Extended
+from deuteron.tuner.space import Configuration
+from deuteron.tuner.workloads import WorkloadSpec
+
+HEAD = "import deuteron as triton\nimport deuteron.language as tl\n\n\n@triton.jit\n"
+
+ROWS = """
+def kernel(x_ptr, y_ptr, M, N, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    for r in range(ROWS):
+        row = tl.program_id(0) * ROWS + r
+        x = tl.load(x_ptr + row * N + i, (i < N) & (row < M), 0.0)
+        tl.store(y_ptr + row, tl.sum(x, 0), row < M)
+
+
+workload = {
+    "dims": ["M", "N"],
+    "tensors": [{"name": "x_ptr", "shape": ["M", "N"]}, {"name": "y_ptr", "shape": ["M"], "role": "output"}],
+    "scalars": {"M": "M", "N": "N"},
+    "grid": ["cdiv(M, ROWS)"],
+    "space": {"parameters": {"ROWS": [1, 2, 4], "BLOCK": [256, 512, 1024, 4096]}},
+}
+"""
+
+FLAT = """
+def kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y_ptr, tl.sum(tl.load(x_ptr + i, i < M * N, 0.0), 0))
+
+
+workload = {
+    "dims": ["M", "N"],
+    "tensors": [{"name": "x_ptr", "shape": ["M", "N"]}, {"name": "y_ptr", "shape": ["1"], "role": "output"}],
+    "scalars": {"M": "M", "N": "N"},
+    "grid": ["1"],
+    "space": {"parameters": {"BLOCK": [1024, 2048]}},
+}
+"""
+
+EVEN = """
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    for start in range(0, n if not EVEN else n // BLOCK * BLOCK, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(y_ptr + i, tl.load(x_ptr + i, i < n) + 1, i < n)
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n"]}, {"name": "y_ptr", "shape": ["n"], "role": "output"}],
+    "scalars": {"n": "n"},
+    "grid": ["1"],
+    "space": {"parameters": {"BLOCK": [64], "EVEN": [True, False]}},
+}
+"""
+
+
+@pytest.fixture
+def described(tmp_path: Path):  # type: ignore[no-untyped-def]
+    def make(text: str) -> WorkloadSpec:
+        path = tmp_path / "mine.py"
+        path.write_text(HEAD + text.lstrip("\n"))
+        return resolve_workload(f"{path}:kernel")
+
+    return make
+
+
+def extended(spec: WorkloadSpec, shape: dict[str, int], config: Configuration, dtype: str = "f32") -> Extended:
+    return growth.extend(Problem(spec, shape, dtype), get_device("cpu"), config, seed=3)
+
+
+def test_a_block_that_covers_a_row_is_right_up_to_its_size(described) -> None:  # type: ignore[no-untyped-def]
+    spec = described(ROWS)
+    found = extended(spec, {"M": 10, "N": 250}, {"ROWS": 2, "BLOCK": 256})
+    assert found.sizes == {"M": 79} and found.doubts["N"].startswith("it is wrong at M=10, N=")
+    assert extended(spec, {"M": 10, "N": 250}, {"ROWS": 2, "BLOCK": 512}).sizes == {"M": 79}
+    found = extended(spec, {"M": 10, "N": 250}, {"ROWS": 1, "BLOCK": 4096})
+    assert (found.sizes, found.together) == ({"M": 79, "N": 1999}, True)
+
+
+def test_with_a_constraint_it_is_tried_up_to_where_that_holds(described) -> None:  # type: ignore[no-untyped-def]
+    spec = described(ROWS)
+    spec = replace(spec, spaces={"any": replace(spec.spaces["any"], constraints=("BLOCK >= N",))})
+    found = extended(spec, {"M": 10, "N": 250}, {"ROWS": 2, "BLOCK": 256})
+    assert found.sizes == {"M": 79, "N": 256}
+    assert (
+        extended(spec, {"M": 10, "N": 256}, {"ROWS": 2, "BLOCK": 256}).doubts["N"].startswith("no larger one is legal")
+    )
+
+
+def test_a_block_that_covers_two_sizes_together_is_right_for_one_larger_one(described) -> None:  # type: ignore[no-untyped-def]
+    found = extended(described(FLAT), {"M": 10, "N": 10}, {"BLOCK": 1024})
+    assert (found.sizes, found.together) == ({"M": 79, "N": 79}, False)
+
+
+def test_a_truth_value_that_holds_for_multiples_alone_is_found(described) -> None:  # type: ignore[no-untyped-def]
+    spec = described(EVEN)
+    assert extended(spec, {"n": 128}, {"BLOCK": 64, "EVEN": True}).sizes == {}
+    assert extended(spec, {"n": 128}, {"BLOCK": 64, "EVEN": False}).sizes == {"n": 1023}
+
+
+@pytest.mark.parametrize("reference", ["matmul", "interpreter"])
+def test_tiles_of_a_product_are_right_at_any_size(reference: str) -> None:
+    spec = replace(builtin_workload("matmul"), reference=reference)
+    spec = replace(spec, spaces={"cpu": replace(spec.spaces["cpu"], constraints=())})
+    config = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32, "GROUP_M": 8}
+    found = extended(spec, {"M": 1024, "N": 1024, "K": 1024}, config)
+    assert all(found.sizes[dim] > 2000 for dim in "MNK") and found.together
+
+
+def test_what_takes_too_long_or_is_too_large_is_not_assumed(described, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    spec, config = described(ROWS), {"ROWS": 2, "BLOCK": 4096}
+    monkeypatch.setattr(growth, "MOST_ELEMENTS", 1000)
+    found = extended(spec, {"M": 10, "N": 250}, config)
+    assert found.sizes == {} and found.doubts["N"].endswith("or small enough to be tried")
+    monkeypatch.undo()
+    monkeypatch.setattr(growth, "SECONDS", 0.0)
+    assert extended(spec, {"M": 10, "N": 250}, config).doubts["N"] == "time was up before a larger one was tried"

@@ -1,0 +1,193 @@
+"""Whether a configuration is right at larger shapes than the one that it was measured at: tried, never assumed.
+
+A block that covers an axis by itself is right until the axis outgrows it, and nothing in a kernel's text has to say so.
+So a configuration runs with one size after the other made larger, and its result is compared: on the device with the
+workload's NumPy reference; without one, on the CPU, which takes blocks of any size, with what the kernel gives there
+with one of the configuration's numbers after the other made as many times larger. If a number is what covers the axis,
+the larger one covers the larger axis, and the results differ; if it is not, they agree.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from deuteron.compiler.errors import DeuteronError, DeviceError
+from deuteron.compiler.options import SCHEDULE_OPTIONS
+from deuteron.compiler.runtime.devices import get_device
+
+from ..records.reach import Reach
+from ..space import Configuration
+from ..workloads import Problem
+from ..workloads.inputs import make_tensors
+from ..workloads.references import INTERPRETER, find_reference
+from ..workloads.tolerance import Expected, compare_all
+from ..workloads.widen import count_nan, widened
+from .check import SMALL_DIM, cut_problem, empty_axes, run_once
+from .messages import Extended
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from deuteron.compiler.runtime.device import Device
+
+#: How many times larger a size is tried; a lookup gives nothing to a shape that is farther away.
+FACTORS = (8, 4, 2)
+#: Elements of all tensors of a larger shape, which take some tenths of a second.
+MOST_ELEMENTS = 1 << 23
+#: Seconds after which nothing more is begun.
+SECONDS = 10.0
+# Wrong results of one size after which no smaller one is tried.
+_TRIES = 2
+# Sizes that multiply to so many times what the configuration's numbers do are not covered together by one block.
+_MARGIN = 64
+
+
+def extend(problem: Problem, device: Device, config: Configuration, seed: int) -> Extended:
+    """Try ``config``, which is right at the shape of ``problem``, at larger ones."""
+    growing = _Growing(problem, device, config, seed, time.monotonic() + SECONDS)
+    sizes: dict[str, int] = {}
+    doubts: dict[str, str] = {}
+    for dim in problem.dims:
+        larger, doubt = growing.largest([dim])
+        if larger is None:
+            doubts[dim] = doubt
+        else:
+            sizes[dim] = larger[dim]
+    return Extended("ok", sizes=sizes, doubts=doubts, together=growing.together(list(sizes)))
+
+
+@dataclass(frozen=True)
+class _Growing:
+    problem: Problem
+    device: Device
+    config: Configuration
+    seed: int
+    deadline: float
+
+    def largest(self, dims: Sequence[str]) -> tuple[Mapping[str, int] | None, str]:
+        """The largest shape tried, with ``dims`` larger, at which the configuration is right; or None, and why."""
+        doubt, tries = "no larger one is legal, or small enough to be tried", 0
+        for larger in self._shapes(dims):
+            if time.monotonic() > self.deadline:
+                return None, "time was up before a larger one was tried"
+            wrong = self._wrong_at(larger)
+            if wrong is None:
+                return larger.dims, ""
+            doubt, tries = wrong, tries + 1
+            if tries == _TRIES:
+                break
+        return None, doubt
+
+    def together(self, dims: Sequence[str]) -> bool:
+        """Whether it is right where several of ``dims``, each of which may be larger alone, are larger."""
+        if len(dims) < 2:
+            return False
+        numbers = math.prod(v for v in self._numbers.values() if not isinstance(v, bool))
+        if math.prod(self.problem.dims[dim] for dim in dims) > _MARGIN * numbers:
+            return True
+        return self.largest(dims)[0] is not None
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """What the configuration gives the kernel besides its schedule, which changes no result: whole numbers, and
+        truth values."""
+        return {n: v for n, v in self.config.items() if n not in SCHEDULE_OPTIONS and isinstance(v, int)}
+
+    @cached_property
+    def _unscheduled(self) -> Configuration:
+        """The configuration without its schedule, which is one of a GPU."""
+        return {name: value for name, value in self.config.items() if name not in SCHEDULE_OPTIONS}
+
+    @cached_property
+    def _rules(self) -> Reach:
+        return Reach.of(self.problem.full_space(self.device.properties), self.problem.dims)
+
+    def _shapes(self, dims: Sequence[str]) -> Iterator[Problem]:
+        """The problem with ``dims`` larger, the largest first; odd sizes first, since what is right at multiples alone
+        is not right."""
+        for factor in FACTORS:
+            for less in (1, 0):
+                found = self._legal({dim: factor * self.problem.dims[dim] - less for dim in dims})
+                if found is not None:
+                    yield found
+                    break
+        if len(dims) == 1 and self._rules.constraints:
+            edge = self._edge(dims[0])
+            found = self._legal({dims[0]: edge}) if edge > self.problem.dims[dims[0]] else None
+            if found is not None:
+                yield found
+
+    def _edge(self, dim: str) -> int:
+        """The size up to which constraints hold, as far as a search by halves finds it."""
+        low, high = self.problem.dims[dim], FACTORS[0] * self.problem.dims[dim]
+        while low + 1 < high:
+            middle = (low + high) // 2
+            if self._rules.broken(self.config, {**self.problem.dims, dim: middle}) is None:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _legal(self, sizes: Mapping[str, int]) -> Problem | None:
+        """The problem with these sizes, and the others cut as far as constraints allow; None where that is not legal,
+        or has too many elements."""
+        grown = Problem(self.problem.spec, {**self.problem.dims, **sizes}, self.problem.dtype)
+        for limit in (SMALL_DIM, 8 * SMALL_DIM, max(grown.dims.values())):
+            small = cut_problem(grown, {dim: sizes.get(dim, limit) for dim in grown.dims})
+            legal = self._rules.broken(self.config, small.dims) is None
+            if small.elements <= MOST_ELEMENTS and legal and not empty_axes(small):
+                return small
+        return None
+
+    @property
+    def _interpreted(self) -> bool:
+        return self.problem.spec.reference == INTERPRETER
+
+    def _wrong_at(self, larger: Problem) -> str | None:
+        """Why the configuration is not known to be right there, in words; None if it is right."""
+        where = ", ".join(f"{dim}={size}" for dim, size in larger.dims.items())
+        try:
+            got = self._result(larger)
+            if any(count_nan(got[t.name]) for t in larger.spec.tensors if t.role != "input"):
+                return f"it leaves results unwritten, or NaN, at {where}"
+            for expected in self._expected(larger):
+                if any(map(count_nan, expected.values())) or not _agrees(larger, got, expected):
+                    return f"it is wrong at {where}"
+                if time.monotonic() > self.deadline:
+                    return f"time was up before it was found right at {where}"
+        except DeviceError:
+            raise  # of a device that may be of no use any more
+        except DeuteronError as error:
+            return f"it could not be tried at {where}: {error.message.splitlines()[0]}"
+        return None
+
+    def _result(self, larger: Problem) -> Mapping[str, np.ndarray]:
+        if self._interpreted:
+            return run_once(larger, get_device("cpu"), self._unscheduled, self.seed)
+        return run_once(larger, self.device, self.config, self.seed)
+
+    def _expected(self, larger: Problem) -> Iterator[Mapping[str, np.ndarray]]:
+        """Results that each have to be those of the configuration."""
+        spec = larger.spec
+        if not self._interpreted:
+            tensors = make_tensors(larger, self.seed)
+            inputs = {t.name: widened(tensors[t.name]) for t in spec.tensors if t.role != "output"}
+            yield find_reference(spec.reference)(inputs, larger.scalars)
+            return
+        outputs = [tensor.name for tensor in spec.tensors if tensor.role != "input"]
+        for name, value in self._numbers.items():
+            other = {**self._unscheduled, name: not value if isinstance(value, bool) else FACTORS[0] * value}
+            found = run_once(larger, get_device("cpu"), other, self.seed)
+            if isinstance(value, bool) and any(count_nan(found[output]) for output in outputs):
+                continue  # what nothing is masked with, say, is wrong here; what it stands beside need not be
+            yield {output: found[output] for output in outputs}
+
+
+def _agrees(problem: Problem, got: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
+    tensors = (tensor for tensor in problem.spec.tensors if tensor.role != "input")
+    return compare_all(got, [Expected(t.name, expected[t.name], problem.tolerance_of(t)) for t in tensors]).ok
