@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from deuteron.compiler.errors import DeuteronError
-
-if TYPE_CHECKING:
-    from .records import ConfigRecord
 
 
 class TunerError(DeuteronError):
@@ -59,14 +55,6 @@ class WorkloadError(TunerError):
 
 class JobError(TunerError):
     """A tuning job cannot run as asked: no shape, unknown dtype, default configuration that fails."""
-
-
-class ShapesFailed(JobError):
-    """Some shapes of a job have no result; the message says which and why. ``records``: those of the others."""
-
-    def __init__(self, message: str, *, hint: str | None = None, records: Sequence[ConfigRecord] = ()) -> None:
-        super().__init__(message, hint=hint)
-        self.records = tuple(records)
 
 
 class JournalError(TunerError):

@@ -11,9 +11,9 @@ from deuteron.compiler import knobs
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.profiler.output.files import write_atomic
 
-from .errors import ShapesFailed
 from .events import TuneEvent
 from .experience import SearchLog
+from .failures import ShapesFailed
 from .job import JobSpec
 from .journal import Journal, job_digest, read_events
 from .records import ConfigRecord, write_bundle

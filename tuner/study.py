@@ -20,7 +20,7 @@ from deuteron.compiler.runtime.devices import get_device
 
 from .codec import Scalar, canonical_json
 from .decision import choose, decide
-from .errors import JobError, ShapesFailed, SpaceError, WorkloadError
+from .errors import JobError, SpaceError, WorkloadError
 from .evaluate.evaluator import Evaluator, LocalEvaluator
 from .evaluate.kept import kept_processes
 from .evaluate.measuring import patience_for
@@ -38,6 +38,7 @@ from .events import (
     TuneEvent,
 )
 from .experience import Course, SearchLog, SearchPlace, Start, Waves, logs_of_trials, start_from
+from .failures import ShapesFailed
 from .job import JobSpec, shape_key, task_key
 from .ledger import Ledger
 from .measure.gauge import Gauge, Peaks
@@ -60,8 +61,6 @@ Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 #: Asked before each search for what others measured near its place.
 Known: TypeAlias = Callable[[SearchPlace], Iterable[SearchLog]]
 _MOST_NAME_BYTES = 200
-# Shapes that fail are named one by one up to here: they often fail for one reason.
-_MOST_FAILURES = 8
 
 
 class EvaluatorFactory(Protocol):
@@ -196,7 +195,7 @@ class _JobRun:
             self._planner.close()
         digest = self._profile.write(self._workdir, FILE_NAME)
         if failed:
-            raise self._summary(failed, records)
+            raise failed[0] if len(self._tasks) == 1 else ShapesFailed(failed, records, len(self._tasks))
         ids = tuple(record.id for record in records)
         self._emit(JobFinished(ids, time.monotonic() - began, FILE_NAME, digest))
         return records
@@ -211,15 +210,6 @@ class _JobRun:
                 raise
             where = f"{shape_key(task.problem.dims)} {task.problem.dtype}"
             raise JobError(f"{where}: {error.message}", hint=error.hint) from error
-
-    def _summary(self, failed: list[JobError], records: list[ConfigRecord]) -> JobError:
-        if len(self._tasks) == 1:
-            return failed[0]
-        lines = [error.message for error in failed[:_MOST_FAILURES]]
-        if len(failed) > len(lines):
-            lines.append(f"and {len(failed) - len(lines)} more")
-        text = f"{len(failed)} of {len(self._tasks)} shapes have no result:\n" + "\n".join(lines)
-        return ShapesFailed(text, hint=failed[0].hint, records=records)
 
     def _take_over(self, finished: Finished) -> None:
         done: dict[str, list[Trial]] = {}

@@ -133,8 +133,8 @@ def _search(job: JobSpec, folder: Path, known: Sequence[SearchLog]) -> LocalResu
     import sys
 
     from deuteron.tuner import progress_view, tune_locally  # lazy: help starts without the tuner
-    from deuteron.tuner.errors import ShapesFailed  # lazy: help starts without the tuner
     from deuteron.tuner.events import JobFailed, TuneEvent  # lazy: help starts without the tuner
+    from deuteron.tuner.failures import ShapesFailed  # lazy: help starts without the tuner
     from deuteron.tuner.local import BUNDLE_NAME  # lazy: help starts without the tuner
 
     with progress_view(sys.stderr) as view:

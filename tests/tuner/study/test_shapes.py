@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from deuteron.tuner.errors import JobError, ShapesFailed, SpaceError, WorkloadError
+from deuteron.tuner.errors import JobError, SpaceError, WorkloadError
 from deuteron.tuner.evaluate.messages import Screened
 from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TrialFinished, TuneEvent
 from deuteron.tuner.experience.sources import read_logs
+from deuteron.tuner.failures import ShapesFailed
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.local import tune_locally
 from deuteron.tuner.progress import event_text
