@@ -85,9 +85,10 @@ def _in_whole_sectors(state: Relayout, store: Store, family: Family, layout: Lin
 
 def _is_strewn(value: Value) -> bool:
     """Whether a thread has many neighbouring elements of ``value``, since it is a scan or made of tiles joined."""
-    while is_view(value.op) and not isinstance(value.op, Join):
-        value = value.op.operands[0]
-    return isinstance(value.op, Scan | Join)
+    op = value.op
+    while op is not None and is_view(op) and not isinstance(op, Join):
+        op = op.operands[0].op
+    return isinstance(op, Scan | Join)
 
 
 @_rule(Load)
