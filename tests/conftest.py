@@ -268,6 +268,7 @@ def predictor() -> Callable[..., Predictor]:
                 (Feature("size", ("M",)), Feature("value", (), ("BLOCK",))),
                 ({"BLOCK": 16, "w": 4}, {"BLOCK": 64, "w": 4}),
                 Forest((0,), (0, 0, 1, 0, 0), (5.0, 0.0, 5.0, 0.0, 0.0), left, right, leaves),
+                (((1 << 39, 1 << 39),),) * 2,
             ),
             accuracy=CrossValidation(12, Accuracy(0.97, 0.93, 0.8), Accuracy(0.90, 0.7, 0.5)),
             dims_from_arguments={"M": "m", "N": "x.shape[0]"},

@@ -25,6 +25,8 @@ LEAST_SHAPES = 5
 _NEAR_BEST = 0.10
 # Chosen on modelled products (benchmarks/prediction.py --modelled); from half to twice of each changes little.
 _TREES, _LEAVES, _RATE, _LEAST_ROWS = 100, 15, 0.1, 5
+# Largest shapes of a candidate that a ranking keeps.
+_SHAPES_KEPT = 32
 # Slower ones need not be told apart: e times the best.
 _CLIP = 1.0
 
@@ -106,8 +108,21 @@ def grow(rows: Rows, kept: np.ndarray | None = None) -> Forest:
 
 def rank(table: TimeTable, kernel: RankedKernel, rows: Rows, forest: Forest, kept: Sequence[int]) -> Ranking:
     """The ranking of the shapes ``kept`` (places in the table) whose forest this is."""
-    candidates = tuple(table.configs[place] for place in candidates_of(table, kept))
-    return Ranking(kernel.dims, kernel.space, kernel.grid, rows.features, candidates, forest)
+    places = candidates_of(table, kept)
+    candidates = tuple(table.configs[place] for place in places)
+    right_at = tuple(_largest(table, kernel.dims, place) for place in places)
+    return Ranking(kernel.dims, kernel.space, kernel.grid, rows.features, candidates, forest, right_at)
+
+
+def _largest(table: TimeTable, dims: Sequence[str], config: int) -> tuple[tuple[int, ...], ...]:
+    """The shapes at which a configuration was measured, and so was right, without those that are no larger than another
+    in any size."""
+    sizes = [tuple(s[dim] for dim in dims) for s, row in zip(table.shapes, table.times, strict=True) if config in row]
+    largest: list[tuple[int, ...]] = []
+    for one in sorted(sizes, key=sum, reverse=True):
+        if not any(all(a <= b for a, b in zip(one, other, strict=True)) for other in largest):
+            largest.append(one)
+    return tuple(largest[:_SHAPES_KEPT])
 
 
 def candidates_of(table: TimeTable, kept: Sequence[int]) -> list[int]:

@@ -22,6 +22,8 @@ class Ranking(Document, frozen=True):
 
     ``space`` says which of them a shape may have: its constraints see ``dims`` and the space's constants. ``grid``:
     expressions of how many programs a launch has, over the same names and the parameters; none where it is not known.
+    ``right_at``: for each candidate shapes, as sizes in the order of ``dims``, at which it was found right; it is
+    offered to shapes that are no larger than one of them. Empty where nobody said so: then none is :meth:`best`.
     The trees predict log(time / time of the shape's best), which is compared within a shape alone.
     """
 
@@ -33,6 +35,7 @@ class Ranking(Document, frozen=True):
     features: tuple[Feature, ...]
     candidates: tuple[Mapping[str, Scalar], ...]
     forest: Forest
+    right_at: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
     def __post_init__(self) -> None:
         for name, found, most in (
@@ -63,6 +66,10 @@ class Ranking(Document, frozen=True):
             wrong = unconstrained.violations(config)
             if wrong:
                 raise ValueError(f"the candidate {config_key(config)} is not of the space: {wrong[0]}")
+        if self.right_at and len(self.right_at) != len(self.candidates):
+            raise ValueError(f"{len(self.right_at)} of {len(self.candidates)} candidates say where they are right")
+        if any(len(sizes) != len(self.dims) for known in self.right_at for sizes in known):
+            raise ValueError("a shape at which a candidate is right has another number of sizes than there are dims")
 
     def _check_shapes(self, parameters: set[str]) -> None:
         """Every shape must give constants that the space can be bound to, and a number of processors."""
@@ -110,8 +117,13 @@ class Ranking(Document, frozen=True):
         return [configs[place] for place in expected.argsort(kind="stable")]
 
     def best(self, shape: Mapping[str, int]) -> Configuration | None:
-        """The candidate that is expected to be fastest at a shape; None where none is legal."""
-        return next(self.order(shape), None)
+        """The candidate that is expected to be fastest at a shape; None where none is legal and known to be right."""
+        return next((config for config in self.order(shape) if self._is_right(config, shape)), None)
+
+    def _is_right(self, config: Configuration, shape: Mapping[str, int]) -> bool:
+        wanted = [shape[dim] for dim in self.dims]
+        known = self.right_at[self.candidates.index(config)] if self.right_at else ()
+        return any(all(size <= most for size, most in zip(wanted, sizes, strict=True)) for sizes in known)
 
 
 def _holds(bound: Space, config: Configuration) -> bool:

@@ -30,7 +30,9 @@ def ranking(**changes: object) -> Ranking:
         "candidates": tuple(CONFIGS),
         "forest": Forest((0,), (0, 0, 0), (5.0, 0.0, 0.0), (1, 1, 2), (2, 1, 2), (0.0, 1.0, -1.0)),
     }
-    made = Ranking(**{**fields, **changes})  # type: ignore[arg-type]
+    fields |= changes
+    fields.setdefault("right_at", (((1 << 39,) * len(fields["dims"]),),) * len(fields["candidates"]))  # type: ignore[arg-type]
+    made = Ranking(**fields)  # type: ignore[arg-type]
     return Ranking.from_json(made.to_json())
 
 
@@ -75,6 +77,17 @@ def test_only_legal_candidates_are_offered_and_in_order() -> None:
     assert len(order) == len(CONFIGS) and [config["BM"] for config in order] == [64] * 4 + [16] * 4
     assert [config_key(c) for c in order[:4]] == [config_key(c) for c in CONFIGS if c["BM"] == 64], "ties stay in order"
     assert found.best({"M": 64, "K": 64}) == order[0] == found.best({"K": 64, "M": 64})
+
+
+def test_one_is_offered_to_shapes_no_larger_than_one_where_it_was_right() -> None:
+    right_at = tuple(((128, 32), (64, 64)) if config["BM"] == 64 else ((200, 64),) for config in CONFIGS)
+    found = ranking(right_at=right_at)
+    chosen = [found.best({"M": m, "K": k}) for m, k in ((128, 32), (64, 64), (128, 64), (200, 64), (201, 64))]
+    assert [config and config["BM"] for config in chosen] == [64, 64, 16, 16, None]
+    assert ranking(right_at=()).best({"M": 64, "K": 64}) is None, "which an older version grew"
+    for wrong in (right_at[1:], (((64,),),) * len(CONFIGS)):
+        with pytest.raises(ValueError, match="candidates say where|another number of sizes"):
+            ranking(right_at=wrong)
 
 
 def test_none_is_offered_where_none_is_legal_or_the_grid_cannot_be() -> None:
