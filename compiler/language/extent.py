@@ -23,7 +23,7 @@ def bounded(value: T) -> T:
     Raises:
         UnsupportedSyntax: it is longer, or deeper.
     """
-    _extent(value)
+    extent(value)
     return value
 
 
@@ -36,14 +36,18 @@ def gathered(items: Iterable[T]) -> tuple[T, ...]:
     taken: list[T] = []
     length = 0
     for item in items:
-        length += 1 + _extent(item)
+        length += 1 + extent(item)
         _check(length)
         taken.append(item)
     return bounded(tuple(taken))
 
 
-def _extent(value: object) -> int:
-    """The number of all elements, of which no more are looked at than there may be."""
+def extent(value: object) -> int:
+    """The number of all elements in ``value``, of which no more are looked at than there may be; 0 for a number.
+
+    Raises:
+        UnsupportedSyntax: as :func:`bounded`.
+    """
     level, length = [value], 0
     for _ in range(MAX_LEVELS):
         # Kinds first: most long tuples hold numbers alone, and a kernel may add to one thousands of times.

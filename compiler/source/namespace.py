@@ -20,12 +20,16 @@ from ..ir.types import Pointer, Scalar
 from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
-from ..language.extent import gathered
+from ..language.extent import extent, gathered
 from ..language.inline import ConstexprFunction, Inlinable
 from ..language.mappings import mapping
 from ..language.named import as_tuples, is_named_tuple, with_items
 from . import constants, python_math
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
+
+#: Elements of tuples and strings that operations on the constants of one text may make in all, which takes a second or
+#: two: each makes few, but a text has room for a hundred thousand operations.
+MOST_ELEMENTS = 1_000_000
 
 
 class Namespace(Protocol):
@@ -174,6 +178,7 @@ class TextNamespace:
         self._make_function = make_function
         #: How many names are being made: what one is defined by is made in between.
         self._under_way = 0
+        self._elements = 0
         self._known: dict[str, object] = {}
         self._pending: dict[str, ast.FunctionDef | ast.ClassDef | ast.expr] = {}
         for statement in tree.body:
@@ -226,6 +231,16 @@ class TextNamespace:
             finally:
                 self._under_way -= 1
         return self._known[name]
+
+    def count(self, value: object) -> None:
+        """Add what an operation made to what all operations on the text's constants have made.
+
+        Raises:
+            UnsupportedSyntax: that is more than :data:`MOST_ELEMENTS`.
+        """
+        self._elements += extent(value)
+        if self._elements > MOST_ELEMENTS:
+            raise UnsupportedSyntax(f"the constants of the text take more than {MOST_ELEMENTS} elements to make")
 
     def _made(self, pending: ast.FunctionDef | ast.ClassDef | ast.expr) -> object:
         if isinstance(pending, ast.FunctionDef):
@@ -341,12 +356,12 @@ def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
             if isinstance(home, LanguageModule):
                 return home.member(name)
         case ast.Tuple(elts=items):
-            return gathered(evaluate_constant(item, namespace) for item in items)
+            return _counted(gathered(evaluate_constant(item, namespace) for item in items), namespace)
         case ast.UnaryOp(op=op, operand=operand):
             return constants.unary(op, evaluate_constant(operand, namespace))
         case ast.BinOp(left=left, op=op, right=right):
             lhs, rhs = (evaluate_constant(side, namespace) for side in (left, right))
-            return constants.binary(op, lhs, rhs)
+            return _counted(constants.binary(op, lhs, rhs), namespace)
         case ast.Call(func=function, args=[argument], keywords=[]):
             callee, value = (evaluate_constant(part, namespace) for part in (function, argument))
             if callee is constexpr:
@@ -359,3 +374,9 @@ def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
         f"{ast.unparse(node)!r} is not a constant",
         hint="constants of a kernel text are literals, arithmetic on them and tl.constexpr(...)",
     )
+
+
+def _counted(value: object, namespace: Namespace) -> object:
+    if isinstance(namespace, TextNamespace):
+        namespace.count(value)
+    return value

@@ -79,6 +79,17 @@ def test_many_constants_of_many_values_are_too_much_together() -> None:
 AGGREGATES = "from triton.language.core import _aggregate as aggregate\n@aggregate\nclass A0:\n    x: tl.tensor\n"
 
 
+@pytest.mark.parametrize("constant", ["0*((1,)*9999" + "*1" * 180 + ")", "+".join(["0*(((1,)*999,)*9)"] * 40)])
+def test_operations_on_constants_have_an_end_together(constant: str) -> None:
+    """Each of these makes as much as a value may have; a text has room for a hundred thousand of them."""
+    names = [f"C{i}" for i in range(40)]
+    text = "".join(f"{name} = {constant}\n" for name in names)
+    began = time.perf_counter()
+    with pytest.raises(UnsupportedSyntax, match="take more than 1000000 elements to make"):
+        identity(text, f"@triton.jit\ndef k(p):\n    return {', '.join(names)}\n")
+    assert time.perf_counter() - began < 20
+
+
 def test_aggregates_of_aggregates_do_not_double() -> None:
     levels = "".join(f"@aggregate\nclass A{i}:\n    x: A{i - 1}\n    y: A{i - 1}\n" for i in range(1, 60))
     found = identity(AGGREGATES + levels, body("    y = A59"))
