@@ -41,6 +41,13 @@ def config_key(config: Configuration) -> str:
     return canonical_json(dict(config))
 
 
+def _named(choice: float) -> str:
+    """A choice in words. Python writes no whole number of more than some thousand digits."""
+    if isinstance(choice, int) and choice.bit_length() > 128:
+        return f"a choice of {choice.bit_length()} bits"
+    return f"the choice {choice!r}"
+
+
 class Parameter(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One axis of a space.
 
@@ -69,7 +76,7 @@ class Parameter(Document, frozen=True, forbid_unknown_fields=True, omit_defaults
         ]
         if beyond:
             hint = "whole numbers of 64 bits, and floats that are finite"
-            raise SpaceError(f"the parameter {self.name!r} has the choice {beyond[0]!r}", hint=hint)
+            raise SpaceError(f"the parameter {self.name!r} has {_named(beyond[0])}", hint=hint)
         if self.default is None:
             force_setattr(self, "default", self.choices[0])
         keys = [canonical_json(choice) for choice in self.choices]

@@ -116,7 +116,9 @@ class HelperModule:
         if not hasattr(self.module, name):
             raise UnknownName(f"{self.module.__name__} has no {name!r}", hint=suggest(name, dir(self.module)))
         value = getattr(self.module, name)
-        return admit_value(whole, value) if isinstance(self.module, types.ModuleType) else admit(whole, value)
+        # A list may become another one by the next launch, without anybody noticing.
+        plain = isinstance(self.module, types.ModuleType) and not isinstance(value, list)
+        return admit_value(whole, value) if plain else admit(whole, value)
 
 
 class LiveNamespace:

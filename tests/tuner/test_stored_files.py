@@ -31,6 +31,7 @@ ADDED = {
     "start": None,
     "site": None,
     "setup": None,
+    "reach": None,
 }
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import field
 
 from ..codec import Document, Finite, JsonObject, Scalar, convert, decode
-from ..errors import SchemaError
+from ..errors import SchemaError, SpaceError
 from ..space import Parameter, config_key
 from .recording import RecordedTrial, Recording, RecordingError
 
@@ -78,6 +78,8 @@ def read_kernel_tuner(path: Path) -> Recording:
         recording = _read_t4(text, path) if b'"results"' in raw[:100_000] else _read_cache(text, path)
     except (OSError, EOFError, zlib.error) as error:
         raise RecordingError(f"{path}: cannot be read: {error}") from None
+    except SpaceError as error:
+        raise RecordingError(f"{path}: {error.message}", hint=error.hint) from None
     except (SchemaError, KeyError) as error:
         raise RecordingError(
             f"{path}: not a file of Kernel Tuner: {error}",
