@@ -102,7 +102,11 @@ _FLOATS = {
 
 
 class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
-    """Read, combine, write as one step; the result is what was there. Masked-off results are undefined."""
+    """Read, combine, write as one step; the result is what was there. Masked-off results are undefined.
+
+    ``max`` and ``min`` of floats go by the order of their bits, as IEEE 754's totalOrder: -0.0 is below 0.0, a NaN
+    without its sign above everything and one with it below, and so it stays in memory.
+    """
 
     pointer: Value
     value: Value

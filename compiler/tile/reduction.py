@@ -17,8 +17,13 @@ def _check_combine(op: Op, inputs: tuple[Value, ...], axis: int, combine: Block)
     if [a.type for a in combine.args] != wanted:
         raise op.fail("the combining region takes two scalars for every operand")
     end = combine.terminator
-    if end is None or [v.type for v in end.operands] != wanted[: len(inputs)]:
-        raise op.fail("the combining region must yield one scalar for every operand")
+    made = [] if end is None else [v.type for v in end.operands]
+    if made != wanted[: len(inputs)]:
+        named = [", ".join(str(t) for t in types) for types in (made, wanted[: len(inputs)])]
+        raise op.fail(
+            f"the combining function gives ({named[0]}) where the operands are of ({named[1]})",
+            "cast what it returns: tl.maximum and arithmetic make f32 of bf16",
+        )
 
 
 class Reduce(Op, mnemonic="reduce"):

@@ -331,3 +331,64 @@ def test_masks_and_fillings_stretch_the_pointers(launch, rng, m: int, n: int) ->
     row = np.where(j < n - 2, x[0, j], i)
     one = np.where(i * j > 3, x[0, 0], j)
     np.testing.assert_array_equal(out, column + row * 100 + one * 10000)
+
+
+@triton.jit(do_not_specialize=["x_ptr", "z_ptr", "n", "xi", "zi"])
+def moved_sums(x_ptr, z_ptr, n, xi, zi, xj: tl.constexpr, zj: tl.constexpr):
+    i, j = tl.arange(0, 8)[:, None], tl.arange(0, 32)[None, :]
+    m = i * 32 + j < n
+    x = tl.load(x_ptr + i * xi + j * xj, mask=m, other=0.0)
+    y = tl.load(x_ptr + i * xi + j * xj + 3, mask=m, other=0.0)
+    tl.store(z_ptr + i * zi + j * zj, 2 * x + y, mask=m)
+
+
+def test_programs_read_before_they_write(rng) -> None:
+    """Two arrays of one buffer, each with steps of its own, apart or overlapping in any way: on the CPU, where a
+    program is one thread, every element is made of what was there before."""
+    steps = [((32, 1), (40, 1)), ((1, 8), (32, 1)), ((-32, 1), (32, 1)), ((64, 2), (-32, -1))]
+    i, j = np.arange(8)[:, None], np.arange(32)[None, :]
+    buffer = rng.normal(size=3200).astype(np.float32)
+    for _ in range(120):
+        (xi, xj), (zi, zj) = steps[rng.integers(len(steps))]
+        (at, to), n = 1200 + rng.integers(-300, 300, size=2), int(rng.integers(1, 257))
+        x, z, inside = at + i * xi + j * xj, to + i * zi + j * zj, i * 32 + j < n
+        expected, got = buffer.copy(), buffer.copy()
+        expected[z[inside]] = (2 * buffer[x] + buffer[x + 3])[inside]
+        moved_sums[(1,)](got[at:], got[to:], n, xi, zi, xj, zj)
+        np.testing.assert_array_equal(got, expected)
+
+
+@triton.jit
+def swapped_halves(x_ptr, z_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(z_ptr + i, tl.load(x_ptr + i) + 2 * tl.load(x_ptr + (i ^ (N // 2))))
+
+
+def test_an_array_may_be_given_twice(rng) -> None:
+    """What is gathered comes from before the stores, too."""
+    x = rng.normal(size=1024).astype(np.float32)
+    got = x.copy()
+    swapped_halves[(1,)](got, got, N=1024)
+    np.testing.assert_array_equal(got, x + 2 * np.roll(x, 512))
+
+
+@triton.jit
+def extrema(most_ptr, least_ptr, x_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    tl.atomic_max(most_ptr + i, x)
+    tl.atomic_min(least_ptr + i, x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_atomic_extrema_go_by_the_order_of_bits(launch, dtype) -> None:
+    """NaNs stay in memory, and -0.0 is below 0.0: IEEE 754's totalOrder, which atomics on the bits follow on a GPU."""
+    bits = np.dtype(dtype.__name__.replace("float", "int"))
+    values = np.array([0.0, 1.5, np.inf, np.nan], dtype)
+    values = np.concatenate([values, -values])  # NumPy negates NaNs as well
+    x, old = (np.ascontiguousarray(v).reshape(-1) for v in np.meshgrid(values, values))
+    most, least, _ = launch(extrema, (1,), old, old, x, N=64)
+    for got, larger in ((most, True), (least, False)):
+        order = [np.where(v.view(bits) < 0, v.view(bits) ^ np.iinfo(bits).max, v.view(bits)) for v in (old, x)]
+        expected = np.where((order[0] > order[1]) == larger, old, x)
+        np.testing.assert_array_equal(got.view(bits), expected.view(bits))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -127,3 +128,21 @@ def test_the_debug_knob_wins_over_the_decorator(interpreted):
 def test_a_failed_assertion_is_a_runtime_error():
     with pytest.raises(RuntimeError, match="not positive"):
         asserting[(1,)](np.zeros(1, np.int32), debug=True)
+
+
+@triton.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def largest(x_ptr, y_ptr, N: tl.constexpr):
+    tl.store(y_ptr, tl.reduce(tl.load(x_ptr + tl.arange(0, N)), 0, larger))
+
+
+def test_a_combining_function_gives_what_it_takes():
+    """tl.maximum makes f32 of bf16, as in Triton, whose compiler stops at an assertion here."""
+    x = np.arange(32, dtype=ml_dtypes.bfloat16)
+    with pytest.raises(TypeMismatch, match=r"gives \(f32\) where the operands are of \(bf16\)") as error:
+        largest[(1,)](x, x, N=32)
+    assert "tl.maximum" in (error.value.hint or "")

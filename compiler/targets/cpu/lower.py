@@ -18,14 +18,15 @@ from .affine import divisor_of, known_number
 from .arena import Arena, Buffer, Stored
 from .chunk import ZERO, Uniform
 from .emission import Coords, Emission, ViewRule, vector_axis
-from .interleave import may_interleave
+from .interleave import in_turns, may_interleave
 from .liveness import Liveness
-from .loops import Blocks
+from .loops import BasicBlock, Blocks
 from .masks import WORTH_TWO_LOOPS, bounded_counts, holds_everywhere
 from .plan import Plan, is_lazy, reads_buffer
 from .processor import Processor
 
 Statement = Callable[..., None]  # (Lowering, op)
+Nested = Callable[[Emission], list[Typed]]
 
 statements: RuleSet[Statement] = RuleSet("cpu")
 views: RuleSet[ViewRule] = RuleSet("cpu")
@@ -209,28 +210,35 @@ class CpuLowering:
         body: Callable[[Emission, Coords], None],
         *,
         unroll: bool = False,
+        condition: Typed | None = None,
+        otherwise: Nested | None = None,
     ) -> None:
-        """Run ``body`` at every chunk of ``tile_shape``. ``unroll``: see :class:`~.loops.Nest`."""
+        """Run ``body`` at every chunk of ``tile_shape``. ``unroll``: see :class:`~.loops.Nest`; ``condition`` and
+        ``otherwise``: see :meth:`run_nest`."""
 
         def nest(emission: Emission) -> list[Typed]:
             body(emission, emission.walk(tile_shape))
             emission.unwind(len(tile_shape))
             return []
 
-        self.run_nest(roots, lanes, prod(tile_shape) // lanes, nest, unroll=unroll)
+        chunks = prod(tile_shape) // lanes
+        self.run_nest(roots, lanes, chunks, nest, unroll=unroll, condition=condition, otherwise=otherwise)
 
     def run_nest(
         self,
         roots: Iterable[tuple[Value, bool]],
         lanes: int,
         chunks: int,
-        nest: Callable[[Emission], list[Typed]],
+        nest: Nested,
         *,
         unroll: bool = False,
+        condition: Typed | None = None,
+        otherwise: Nested | None = None,
     ) -> list[Typed]:
         """Emit a nest that reads ``roots`` at so many chunks of ``lanes`` elements; returns what it returns.
 
-        ``unroll``: see :class:`~.loops.Nest`.
+        ``unroll``: see :class:`~.loops.Nest`. ``condition``: where it is false, ``otherwise`` runs instead, which
+        returns nothing and computes ``roots`` at the same chunks.
 
         Where run-time facts about masks and stored indices may help (:attr:`Stored.holds`), it is emitted twice.
         """
@@ -247,9 +255,24 @@ class CpuLowering:
             emission = Emission(self, lanes, saving, assume=assume, all_true=known, unroll=not rolled)
             return emission, nest(emission)
 
+        behind = None if condition is None or otherwise is None else self._unless(condition, lanes, saving, otherwise)
         emission, made = self._twice(facts, emit) if facts else emit(False)
+        if behind is not None:
+            self.blocks.jump(behind)
+            self.blocks.enter(behind)
         self.saved(emission)
         return made
+
+    def _unless(self, condition: Typed, lanes: int, saving: dict[Value, Stored], nest: Nested) -> BasicBlock:
+        """Where ``condition`` is false, run ``nest`` and go to the block that is returned; code goes on where it is
+        true."""
+        true, false, behind = (self.blocks.new(n) for n in ("quick", "aside", "behind"))
+        self.blocks.branch(condition, true, false)
+        self.blocks.enter(false)
+        nest(Emission(self, lanes, saving, unroll=False))
+        self.blocks.jump(behind)
+        self.blocks.enter(true)
+        return behind
 
     def _twice(
         self, facts: list[Typed], emit: Callable[[bool], tuple[Emission, list[Typed]]]
@@ -368,7 +391,7 @@ class CpuLowering:
         """Before ``writer`` changes memory, do all loads that come before it and are still to be computed.
 
         A load that only a store reads may stay where :func:`~.interleave.may_interleave` says so: it is done chunk by
-        chunk.
+        chunk, where :meth:`in_turns` is true.
         """
         last = self.live.dying(writer.operands) if isinstance(writer, memory.Store) else set()
         for load in list(self.pending_loads):
@@ -382,6 +405,12 @@ class CpuLowering:
         if not isinstance(writer, memory.Store) or not isinstance(op, memory.Load):
             return False
         return self.expression(writer.value).get(load, False) and may_interleave(op, writer)
+
+    def in_turns(self, writer: memory.Store) -> Typed | None:
+        """Whether the loads that stay may be done chunk by chunk with ``writer``, found out where the code stands; None
+        where they may."""
+        loads = [load.op for load in self.pending_loads]
+        return in_turns(self, [op for op in loads if isinstance(op, memory.Load)], writer)
 
     def settle_for_region(self, op: Op) -> None:
         """Before a region: store the kept values that it reads; do pending loads if it writes."""

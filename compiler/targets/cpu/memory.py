@@ -9,10 +9,11 @@ from ...ir.types import Element, Pointer, Scalar
 from ...llvm.typed import Emitter, Typed, constant, overload_name, vector_type
 from ...tile import blocks, memory
 from ...tile.assembly import EffectfulAssembly, InlineAssembly
+from .arena import Stored
 from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, memory_element
 from .emission import Coords, Emission
 from .formats import narrow, widen
-from .lower import CpuLowering, statements
+from .lower import CpuLowering, Nested, statements
 
 for _block in (blocks.BlockLoad, blocks.BlockStore):
     statements.unsupported(_block, "it is expanded to pointers before")
@@ -111,30 +112,60 @@ def _load_vector(emission: Emission, base: Typed, elem: Element, mask: Typed | N
 
 @statements(memory.Store)
 def store(low: CpuLowering, op: memory.Store) -> None:
-    """A vector store where lanes are contiguous, else a scatter; masked-off lanes touch no memory."""
+    """A vector store where lanes are contiguous, else a scatter; masked-off lanes touch no memory.
+
+    Where what is written may still have to be read, all is computed before anything is written.
+    """
     if not op.pointer.type.rank:
         _store_scalar(low, op)
         return
     low.settle_loads(op)
     tile_shape = op.pointer.type.shape
     lanes = low.lanes(tile_shape, op.value.type.elem)
+    operands = [(v, True) for v in (op.pointer, op.mask, op.value) if v is not None]
 
     def body(emission: Emission, coords: Coords) -> None:
-        pointer = emission.chunk(op.pointer, coords)
-        mask = emission.vector(op.mask, coords) if op.mask is not None else None
-        value = emission.vector(op.value, coords)
-        depth = emission.nest.depth
-        if lanes == 1:
-            with emission.nest.at(depth):
-                store_scalar(low, pointer_base(pointer), value, op.value.type.elem, mask)
-            return
-        contiguous = isinstance(pointer, Affine) and pointer.stride == op.value.type.elem.bytes
-        where = pointer_base(pointer) if contiguous else emission.as_vector(pointer)
-        with emission.nest.at(depth):
-            _store_vector(emission, where, value, op.value.type.elem, mask)
+        _store_chunk(emission, op, coords, emission.chunk(op.value, coords))
 
-    operands = [v for v in (op.pointer, op.mask, op.value) if v is not None]
-    low.loop([(v, True) for v in operands], tile_shape, lanes, body)
+    in_turns = low.in_turns(op)
+    if in_turns is None:
+        low.loop(operands, tile_shape, lanes, body)
+        return
+    aside = Stored(low.allocate(op.value), tile_shape)
+    low.loop(operands, tile_shape, lanes, body, condition=in_turns, otherwise=_computed_before(op, aside))
+    low.arena.free(aside.buffer)
+
+
+def _computed_before(op: memory.Store, aside: Stored) -> Nested:
+    """A nest that computes all of the value into ``aside``, and one that stores it from there."""
+
+    def nest(emission: Emission) -> list[Typed]:
+        rank = len(aside.shape)
+        coords = emission.walk(aside.shape)
+        emission.write(aside.buffer, op.value, emission.chunk(op.value, coords), coords)
+        emission.unwind(rank)
+        coords = emission.walk(aside.shape)
+        _store_chunk(emission, op, coords, emission.read(aside, op.value.type.elem, coords))
+        emission.unwind(rank)
+        return []
+
+    return nest
+
+
+def _store_chunk(emission: Emission, op: memory.Store, coords: Coords, value: Chunk) -> None:
+    low, elem = emission.low, op.value.type.elem
+    pointer = emission.chunk(op.pointer, coords)
+    mask = emission.vector(op.mask, coords) if op.mask is not None else None
+    vector = emission.as_vector(value)
+    depth = emission.nest.depth
+    if emission.lanes == 1:
+        with emission.nest.at(depth):
+            store_scalar(low, pointer_base(pointer), vector, elem, mask)
+        return
+    contiguous = isinstance(pointer, Affine) and pointer.stride == elem.bytes
+    where = pointer_base(pointer) if contiguous else emission.as_vector(pointer)
+    with emission.nest.at(depth):
+        _store_vector(emission, where, vector, elem, mask)
 
 
 def _store_scalar(low: CpuLowering, op: memory.Store) -> None:
@@ -318,10 +349,18 @@ def combine_floats(e: Emitter, kind: str, old: Typed, value: Typed, elem: Scalar
     """What an atomic of ``kind`` leaves in memory."""
     if kind == "xchg":
         return value
-    x, y = widen(e, old, elem), widen(e, value, elem)
     if kind == "add":
-        return narrow(e, e.floating("fadd", x, y), elem)
-    return narrow(e, e.intrinsic(f"{kind}num", x, y), elem)
+        return narrow(e, e.floating("fadd", widen(e, old, elem), widen(e, value, elem)), elem)
+    before = e.compare("slt", *(_total_order(e, x, elem) for x in ((value, old) if kind == "max" else (old, value))))
+    return e.select(before, old, value)
+
+
+def _total_order(e: Emitter, x: Typed, elem: Scalar) -> Typed:
+    """A signed integer that orders floats as IEEE 754's totalOrder: below zero, larger bits are smaller numbers."""
+    integer = f"i{elem.bits}"
+    bits = e.cast("bitcast", x, integer)
+    below_zero = e.binary("ashr", bits, constant(integer, elem.bits - 1))
+    return e.binary("xor", bits, e.binary("lshr", below_zero, constant(integer, 1)))
 
 
 def compare_exchange(

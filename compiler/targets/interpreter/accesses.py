@@ -116,10 +116,18 @@ def block_store(op: blocks.BlockStore, program: Program) -> Sequence[Array]:
     return ()
 
 
+def _total_order(x: Array) -> Array:
+    """Signed integers that order floats as IEEE 754's totalOrder; integers as they are."""
+    if x.dtype.kind != "f":
+        return x
+    bits = x.view(np.dtype(f"int{8 * x.dtype.itemsize}"))
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
 _COMBINE: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
-    "max": np.fmax,
-    "min": np.fmin,
+    "max": lambda old, new: np.where(_total_order(old) > _total_order(new), old, new),
+    "min": lambda old, new: np.where(_total_order(old) < _total_order(new), old, new),
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,

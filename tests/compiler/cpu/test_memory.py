@@ -256,7 +256,7 @@ def test_contiguous_access_is_one_vector_access(kernel):
     program = cpu.lower_to_llvm(kernel.function, Schedule())
     assert "masked.load" in program.llvm and "masked.store" in program.llvm
     assert "gather" not in program.llvm and "scatter" not in program.llvm
-    assert program.scratch_bytes == 0
+    assert program.scratch_bytes == 4 * 1024  # for arrays that overlap: all is computed before any of it is stored
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
