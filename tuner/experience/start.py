@@ -81,10 +81,8 @@ def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog], wave
     if not usable:
         return None
     from ..strategies.surrogate import Prior, mixed, remembered  # lazy: help and lookups need no NumPy
-    from ..strategies.surrogate.one_thread import one_thread  # lazy: as above
 
-    with one_thread():  # another thread may be timing
-        made = [(1 / (1 + distance), log, log.predictions(space)) for distance, log in usable]
+    made = [(1 / (1 + distance), log, log.predictions(space)) for distance, log in usable]
     predicting = [log.log for _, log, log_times in made if log_times is not None]
     predictions = [(weight, log_times) for weight, _, log_times in made if log_times is not None]
     first = tuple(_in_turn([log.fastest(space) for _, log in usable]))

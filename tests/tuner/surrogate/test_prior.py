@@ -10,7 +10,8 @@ import pytest
 
 from deuteron.tuner.space import Configuration, Parameter, Space
 from deuteron.tuner.strategies import Outcome
-from deuteron.tuner.strategies.surrogate import prior_from_log
+from deuteron.tuner.strategies.surrogate import one_thread, prior_from_log, warm_start
+from deuteron.tuner.strategies.surrogate.gaussian_process import fit
 from deuteron.tuner.strategies.surrogate.prior import scale
 
 SPACE = Space(tuple(Parameter(name, (1, 2, 4, 8, 16)) for name in "abc"), ("a * b <= 64",))
@@ -31,6 +32,19 @@ def log() -> list[tuple[Configuration, Outcome]]:
 def test_the_scale_is_fitted_within_bounds(factor: float, expected: float) -> None:
     predicted = np.random.default_rng(1).standard_normal(30)
     assert scale(predicted, 4.0 + factor * predicted) == pytest.approx(expected)
+
+
+def test_a_log_is_fitted_on_one_thread(
+    log: list[tuple[Configuration, Outcome]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads of OpenBLAS that wait for each other beside other processes made a fit take seconds."""
+    openblas = one_thread._openblas()
+    if openblas is None:
+        pytest.skip("this NumPy has no OpenBLAS of its own")
+    seen = []
+    monkeypatch.setattr(warm_start, "fit", lambda *given: (seen.append(openblas.get()), fit(*given))[1])
+    prior_from_log(SPACE, log)
+    assert seen == [1]
 
 
 def test_a_constant_prediction_has_a_scale_too() -> None:

@@ -13,6 +13,7 @@ from ..base import Outcome
 from .encoding import Grid, Levels, stacked
 from .gaussian_process import MaternPrior, fit
 from .history import Evaluation, logs
+from .one_thread import one_thread
 from .posterior import PoolPosterior
 from .prior import Prior
 from .process import FIRST_STEPS
@@ -47,9 +48,9 @@ def prior_from_log(
     rows = stacked((e.row for e in evaluations), len(grid.sizes))
     targets = standardised(logs(evaluations), compress=compress)
     points = grid.features(rows)
-    matern = fit(points, targets.values, None, MaternPrior(), FIRST_STEPS)
-    known = PoolPosterior(matern, points, points[:0])
-    weights = known.weights(targets.values)
+    with one_thread():  # another thread may be timing
+        matern = fit(points, targets.values, None, MaternPrior(), FIRST_STEPS)
+        weights = PoolPosterior(matern, points, points[:0]).weights(targets.values)
 
     def log_times(configs: Sequence[Configuration]) -> list[float]:
         wanted = [_row(grid, config) for config in configs]
