@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is older than Python 3.11: make PYTHON=/path/to/a/newer/python"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 demo: $(STAMP)  ## the main job, end to end, on this machine's GPU or CPU
@@ -31,7 +31,8 @@ lint: $(STAMP)  ## formatting, ruff, mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-check: lint test  ## what CI runs
+check: $(STAMP)  ## what CI runs: the linters beside the tests
+	@$(MAKE) --no-print-directory -j 2 lint test
 
 gpu:  ## on a machine with an NVIDIA GPU: GPU tests, then benchmarks against torch, Triton and Proton
 	bash benchmarks/gpu.sh

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.parametrize("block", range(8))
 def test_random_control_flow_means_what_python_means(block):
-    for seed in range(1_000_000 + block * 15, 1_000_000 + (block + 1) * 15):
+    for seed in range(1_000_000 + block * 8, 1_000_000 + (block + 1) * 8):
         targets = ("tile", "cpu", "eager", "simulated") if seed % 4 == 0 else ("cpu", "eager")
         found = control_flow.check(seed, targets)
         assert not found, f"{found[0]}\n{control_flow.generate(seed).device}"

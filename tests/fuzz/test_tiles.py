@@ -6,9 +6,9 @@ import tile_programs
 import tiles
 
 
-@pytest.mark.parametrize("first", range(1_000_000, 1_000_032, 8))
+@pytest.mark.parametrize("first", range(1_000_000, 1_000_016, 4))
 def test_random_tile_programs_are_those_of_numpy(first):
-    for seed in range(first, first + 8):
+    for seed in range(first, first + 4):
         found = tiles.check(seed)
         assert not found, f"{found[0]}\n{tiles.generate(seed).text}"
 

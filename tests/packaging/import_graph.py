@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +44,7 @@ def module_paths(*rooms: str) -> dict[str, Path]:
     return found
 
 
+@cache
 def own_imports() -> list[OwnImport]:
     """Every import of a module of ours by a module of ours."""
     modules = module_paths()

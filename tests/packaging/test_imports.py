@@ -27,7 +27,6 @@ MUTUAL_TYPES = {
 }
 
 REASON = re.compile(r"# lazy: \S.{7,}")
-IMPORTS = own_imports()
 
 
 def room_of(module: str) -> str:
@@ -36,8 +35,8 @@ def room_of(module: str) -> str:
 
 
 def test_there_is_something_to_look_at() -> None:
-    assert len(IMPORTS) > 1500
-    assert {room_of(found.importer) for found in IMPORTS} == set(ROOMS)
+    assert len(own_imports()) > 1500
+    assert {room_of(found.importer) for found in own_imports()} == set(ROOMS)
 
 
 @pytest.mark.parametrize("room", EXPLAINED)
@@ -45,14 +44,14 @@ def test_an_import_inside_a_function_says_why(room: str) -> None:
     """Only what is optional or slow is worth it: ``# lazy: httpx is for those who fetch``."""
     silent = {
         found.place
-        for found in IMPORTS
+        for found in own_imports()
         if found.hidden and room_of(found.importer) == room and not REASON.search(found.line)
     }
     assert not silent, f"move these to the top, or say why not (# lazy: ...): {', '.join(sorted(silent))}"
 
 
 def test_a_reason_stands_at_an_import_inside_a_function() -> None:
-    stray = [found.place for found in IMPORTS if not found.hidden and "# lazy:" in found.line]
+    stray = [found.place for found in own_imports() if not found.hidden and "# lazy:" in found.line]
     assert not stray
 
 
@@ -60,7 +59,7 @@ def test_a_reason_stands_at_an_import_inside_a_function() -> None:
 def test_no_module_is_in_a_cycle(room: str) -> None:
     """A cycle through the compiler is the compiler's: it counts where the compiler is among the rooms."""
     edges: dict[str, set[str]] = defaultdict(set)
-    for found in IMPORTS:
+    for found in own_imports():
         if not (found.typing_only and (found.importer, found.imported) in MUTUAL_TYPES):
             edges[found.importer].add(found.imported)
     rooms = [{room_of(module) for module in cycle} for cycle in cycles(edges)]

@@ -37,7 +37,7 @@ workload = {
     "space": {"parameters": {"BLOCK": [64, 128], "HANG": [0, 1]}},
 }
 """
-#: Enough for a small kernel, on a busy machine too; a hang costs it once.
+#: Enough for a small kernel, on a busy machine too; a hang costs it once, and a core: there is one program.
 SECONDS = 3.0
 
 DEVICES = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
@@ -61,7 +61,7 @@ def local(problem: Problem, device: object, default: object, seed: int, patience
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_process_is_killed_and_the_next_one_measures(workload: WorkloadSpec, device: str) -> None:
-    made = local(Problem(workload, {"n": 1000}, "f32"), device, {"BLOCK": 64, "HANG": 0}, 0)
+    made = local(Problem(workload, {"n": 60}, "f32"), device, {"BLOCK": 64, "HANG": 0}, 0)
     good, hangs = {"BLOCK": 64, "HANG": 0}, {"BLOCK": 64, "HANG": 1}
     try:
         assert made.screen(good, None).status == "ok"
@@ -83,7 +83,7 @@ def test_the_process_is_killed_and_the_next_one_measures(workload: WorkloadSpec,
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_search_goes_on_after_a_hang(workload: WorkloadSpec, device: str, tmp_path: Path) -> None:
-    spec = JobSpec(workload, ({"n": 1000},), ("f32",), device, Budget(4), "exhaustive")
+    spec = JobSpec(workload, ({"n": 60},), ("f32",), device, Budget(4), "exhaustive")
     events: list[TuneEvent] = []
     result = tune_locally(spec, emit=events.append, folder=tmp_path / "out", evaluator=local)
     trials = [e.trial for e in events if isinstance(e, TrialFinished)]
@@ -97,7 +97,7 @@ def test_a_search_goes_on_after_a_hang(workload: WorkloadSpec, device: str, tmp_
 @pytest.mark.slow
 def test_a_default_that_hangs_is_waited_for_once(workload: WorkloadSpec) -> None:
     """Preparing runs it; the others are told why they cannot be measured, at once."""
-    made = local(Problem(workload, {"n": 1000}, "f32"), "cpu", {"BLOCK": 64, "HANG": 1}, 0, SECONDS)
+    made = local(Problem(workload, {"n": 60}, "f32"), "cpu", {"BLOCK": 64, "HANG": 1}, 0, SECONDS)
     try:
         first = made.screen({"BLOCK": 64, "HANG": 0}, None)
         assert first.status == "timeout" and f"not prepared after {SECONDS:g} s" in str(first.error)

@@ -18,7 +18,7 @@ from .affine import divisor_of, known_number
 from .arena import Arena, Buffer, Stored
 from .chunk import ZERO, Uniform
 from .emission import Coords, Emission, ViewRule, vector_axis
-from .interleave import in_turns, may_interleave
+from .interleave import may_interleave
 from .liveness import Liveness
 from .loops import BasicBlock, Blocks
 from .masks import WORTH_TWO_LOOPS, bounded_counts, holds_everywhere
@@ -391,7 +391,7 @@ class CpuLowering:
         """Before ``writer`` changes memory, do all loads that come before it and are still to be computed.
 
         A load that only a store reads may stay where :func:`~.interleave.may_interleave` says so: it is done chunk by
-        chunk, where :meth:`in_turns` is true.
+        chunk, where :func:`~.spans.in_turns` is true.
         """
         last = self.live.dying(writer.operands) if isinstance(writer, memory.Store) else set()
         for load in list(self.pending_loads):
@@ -405,12 +405,6 @@ class CpuLowering:
         if not isinstance(writer, memory.Store) or not isinstance(op, memory.Load):
             return False
         return self.expression(writer.value).get(load, False) and may_interleave(op, writer)
-
-    def in_turns(self, writer: memory.Store) -> Typed | None:
-        """Whether the loads that stay may be done chunk by chunk with ``writer``, found out where the code stands; None
-        where they may."""
-        loads = [load.op for load in self.pending_loads]
-        return in_turns(self, [op for op in loads if isinstance(op, memory.Load)], writer)
 
     def settle_for_region(self, op: Op) -> None:
         """Before a region: store the kept values that it reads; do pending loads if it writes."""

@@ -14,6 +14,7 @@ from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, memory_element
 from .emission import Coords, Emission
 from .formats import narrow, widen
 from .lower import CpuLowering, Nested, statements
+from .spans import in_turns
 
 for _block in (blocks.BlockLoad, blocks.BlockStore):
     statements.unsupported(_block, "it is expanded to pointers before")
@@ -127,12 +128,12 @@ def store(low: CpuLowering, op: memory.Store) -> None:
     def body(emission: Emission, coords: Coords) -> None:
         _store_chunk(emission, op, coords, emission.chunk(op.value, coords))
 
-    in_turns = low.in_turns(op)
-    if in_turns is None:
+    alternating = in_turns(low, op)
+    if alternating is None:
         low.loop(operands, tile_shape, lanes, body)
         return
     aside = Stored(low.allocate(op.value), tile_shape)
-    low.loop(operands, tile_shape, lanes, body, condition=in_turns, otherwise=_computed_before(op, aside))
+    low.loop(operands, tile_shape, lanes, body, condition=alternating, otherwise=_computed_before(op, aside))
     low.arena.free(aside.buffer)
 
 

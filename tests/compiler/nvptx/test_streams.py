@@ -106,9 +106,8 @@ BY_DESCRIPTORS = (
 )
 
 
-@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
+@pytest.mark.parametrize(("target", "warps"), [("cuda:80", 4), ("cuda:90a", 4), ("cuda:90a", 8), ("cuda:120", 8)])
 @pytest.mark.parametrize("operands", [BY_POINTERS, BY_DESCRIPTORS], ids=["pointers", "descriptors"])
-@pytest.mark.parametrize("warps", [4, 8])
 def test_a_branch_may_say_where_the_next_tile_lies(from_text, run_function, target, operands, warps) -> None:
     text = FLAT.replace("LEFT", operands[0]).replace("RIGHT", operands[1])
     signature = {**dict.fromkeys(("a", "b"), "*fp16:16"), "c": "*fp32:16", **dict.fromkeys("MNK", "i32:16")}
