@@ -348,9 +348,9 @@ def test_programs_read_before_they_write(rng) -> None:
     steps = [((32, 1), (40, 1)), ((1, 8), (32, 1)), ((-32, 1), (32, 1)), ((64, 2), (-32, -1))]
     i, j = np.arange(8)[:, None], np.arange(32)[None, :]
     buffer = rng.normal(size=3200).astype(np.float32)
-    for _ in range(120):
+    for _ in range(200):
         (xi, xj), (zi, zj) = steps[rng.integers(len(steps))]
-        (at, to), n = 1200 + rng.integers(-300, 300, size=2), int(rng.integers(1, 257))
+        at, to, n = 1200, 1200 + int(rng.integers(-450, 450)), int(rng.integers(1, 257))
         x, z, inside = at + i * xi + j * xj, to + i * zi + j * zj, i * 32 + j < n
         expected, got = buffer.copy(), buffer.copy()
         expected[z[inside]] = (2 * buffer[x] + buffer[x + 3])[inside]
