@@ -143,12 +143,12 @@ class SignatureError(DeuteronError):
     """The signature, constexprs or schedule given to ``compile`` do not fit the kernel."""
 
 
-class ImpossibleOption(DeuteronError, AssertionError):
-    """A schedule option has a value that no kernel can have. Programs for Triton expect an AssertionError."""
-
-
 class IllegalSchedule(SignatureError):
     """A schedule option has a value that the kernel or the target cannot have."""
+
+
+class ImpossibleOption(IllegalSchedule, AssertionError):
+    """A schedule option has a value that no kernel can have. Programs for Triton expect an AssertionError."""
 
 
 class IRError(DeuteronError):

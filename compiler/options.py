@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from typing import get_args, get_type_hints
 
-from .errors import DeuteronError, ImpossibleOption
-
-#: Most warps that a program may ask for; Triton's CPU back end counts one thread a warp.
-MOST_WARPS = 1024
+from .errors import ImpossibleOption, SignatureError
 
 
 @dataclass(frozen=True)  # without slots: programs for Triton ask for its options' __dict__
 class Schedule:
     """Launch and code-generation choices of one variant, searched beside the kernel's own block sizes.
 
-    ``num_warps``: warps per program (power of two, 1-32; GPUs have no room for more). ``num_stages``: slots of the
-    rings that feed matrix products, as far as shared memory goes; 1: no overlap of copies and products.
+    ``num_warps``: warps per program, a power of two; GPUs have room for 32, and the CPU takes any number (Triton's
+    counts one thread a warp). ``num_stages``: slots of the rings that feed matrix products, as far as shared memory
+    goes; 1, or 0: no overlap of copies and products.
     ``persistent``: at most one program a processor runs, and works on many tiles; None leaves it to the compiler.
     ``maxnreg``: register cap per thread, None for the assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma.
     ``debug``: emit tl.device_assert. ``sanitize_overflow``: assert that the kernel's integers do not overflow; launches
@@ -29,8 +28,11 @@ class Schedule:
     grid that the device has no room for is an error. ``launch_pdl``: a kernel that says where it needs the results of
     the one before it on its stream (``gdc_wait``) may begin while that one still runs.
 
+    What only some kernels or targets cannot have is refused where they are compiled (:mod:`.gpu.legality`).
+
     Raises:
-        DeuteronError: a value is outside its range.
+        SignatureError: a value is of the wrong type.
+        ImpossibleOption: a value is outside its range; an IllegalSchedule, which ``@autotune`` passes over.
     """
 
     num_warps: int = 4
@@ -45,17 +47,26 @@ class Schedule:
     launch_pdl: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.num_warps <= MOST_WARPS or self.num_warps & (self.num_warps - 1):
+        for name, taken in _TYPES.items():
+            if type(value := getattr(self, name)) not in taken:
+                what = {int: "an int", bool: "a bool"}[taken[0]]
+                raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes {what}")
+        if self.num_warps < 1 or self.num_warps & (self.num_warps - 1):
             raise ImpossibleOption(
                 f"num_warps = {self.num_warps}: it must be a power of 2", hint="use 1, 2, 4, 8, 16 or 32"
             )
-        if not 1 <= self.num_stages <= 16:
-            raise DeuteronError(f"num_stages = {self.num_stages} is not possible", hint="use 1 to 16")
+        if self.num_stages < 0:
+            raise ImpossibleOption(f"num_stages = {self.num_stages} is not possible", hint="use 1 or more")
         if self.num_ctas not in (1, 2, 4, 8, 16):
             raise ImpossibleOption(f"num_ctas = {self.num_ctas} is not possible", hint="use 1, 2, 4, 8 or 16")
         if self.maxnreg is not None and not 16 <= self.maxnreg <= 256:
-            raise DeuteronError(f"maxnreg = {self.maxnreg} is not possible", hint="use 16 to 256, or None")
+            raise ImpossibleOption(f"maxnreg = {self.maxnreg} is not possible", hint="use 16 to 256, or None")
 
+
+#: The types that each option takes.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    name: get_args(hint) or (hint,) for name, hint in get_type_hints(Schedule).items()
+}
 
 #: Names that a configuration may set besides the kernel's own constexpr parameters.
 SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))

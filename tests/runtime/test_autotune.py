@@ -136,6 +136,24 @@ def test_failing_configurations_score_infinity() -> None:
     assert "512 is refused" in kernel.failures[configs[0]]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("num_stages", -1), ("maxnreg", 8), ("maxnreg", 257), ("num_warps", 3), ("num_ctas", 3)]
+)
+def test_values_that_no_kernel_can_have_are_passed_over(name: str, value: int) -> None:
+    impossible = Config({"BLOCK": 128}, **{name: value})
+    kernel = tuned([impossible, *BLOCKS], Stopwatch(float))
+    kernel[grid](np.zeros(300, np.float32), 300)
+    assert kernel.best_config == BLOCKS[0] and list(kernel.failures) == [impossible]
+    assert f"{name} = {value}" in kernel.failures[impossible]
+
+
+def test_values_that_triton_takes_are_tried() -> None:
+    taken = [Config({"BLOCK": 64}, num_stages=0), Config({"BLOCK": 128}, num_stages=100), Config({"BLOCK": 256}, 2048)]
+    kernel = tuned(taken, Stopwatch(float))
+    kernel[grid](np.zeros(300, np.float32), 300)
+    assert set(kernel.configs_timings) == set(taken) and not kernel.failures
+
+
 def test_the_hook_after_a_configuration_is_told_why_it_cannot_be_compiled() -> None:
     told: list[object] = []
     watch = Stopwatch(float)

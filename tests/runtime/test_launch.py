@@ -126,7 +126,7 @@ ERRORS: list[tuple[Any, dict[str, Any], str, str]] = [
     ((1,), {"BLOKC": 3}, "kernel has no argument 'BLOKC'", "did you mean 'BLOCK'"),
     ((1,), {"num_warp": 3}, "kernel has no argument 'num_warp'", "did you mean 'num_warps'"),
     ((1,), {"num_warps": 3}, "num_warps = 3", "1, 2, 4, 8, 16 or 32"),
-    ((1,), {"num_warps": "4"}, "num_warps = '4'", "takes a int"),
+    ((1,), {"num_warps": "4"}, "num_warps = '4'", "takes an int"),
     ((1,), {"BLOCK": {}}, "argument 'BLOCK': a builtins.dict cannot be a compile-time", "numbers"),
     ((1,), {"x": [1.0]}, "argument 'x': a builtins.list is neither a number nor", "NumPy arrays"),
     ((1,), {"x": Opaque()}, "argument 'x': a .*Opaque is neither", "__dlpack__"),

@@ -256,7 +256,7 @@ def test_heuristics_see_them_by_name(out: np.ndarray) -> None:
         (lambda out: total[(1,)](out, terms=((X, 3),)), r"total takes \*terms, which cannot be given by", "after out"),
         (lambda out: total.bound((1,), out, terms=3), r"total takes \*terms, which cannot be given by", "after out"),
         (lambda out: total[(1,)](out, (X, 3), SCAL=3), "total has no argument 'SCAL'", "SCALE"),
-        (lambda out: total[(1,)](out, num_warps=X), "num_warps = array", "takes a int"),
+        (lambda out: total[(1,)](out, num_warps=X), "num_warps = array", "takes an int"),
         (lambda out: total[(1,)](out, [X, 3]), "argument 'terms.0': a builtins.list is neither", "are a tuple"),
         (lambda out: pick[(1,)](out, (X, (2**70,))), "argument 'source.1.0': the integer .* 64 bits", "parts"),
         (lambda out: pick[(1,)](out, (X, 3)), "unsupported tensor index 0", ""),

@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any
 
 from ... import knobs
-from ...errors import LaunchError
+from ...errors import IllegalSchedule, LaunchError
 from ...signature import leaves
 from ..arrays.contents import saved, zero
 from ..arrays.descriptor import TensorDescriptor
@@ -19,7 +19,7 @@ from ..devices import device_of
 from ..launch.bound import Relaunch
 from ..launch.compiled import CompiledKernel
 from ..launch.hooks import SearchDone, installed
-from ..launch.kernel import Kernel
+from ..launch.kernel import Kernel, Launch
 from ..launch.launcher import compile_for_launch
 from ..launch.runner import Runner
 from ..variant.constants import constant_text
@@ -330,9 +330,19 @@ class Autotuner(Runner):
 
         if config.pre_hook is not None:
             config.pre_hook(dict(everything))  # it may shape arguments, such as the block of a descriptor
-        launch = self.specialized(args, {**kwargs, **options})
+        launch: Launch | IllegalSchedule
+        try:
+            launch = self.specialized(args, {**kwargs, **options})
+        except IllegalSchedule as error:
+            launch = error
+
+        def build() -> object:
+            if isinstance(launch, IllegalSchedule):
+                raise launch
+            return compile_for_launch(self.base_fn, launch)
+
         return Candidate(
-            lambda: compile_for_launch(self.base_fn, launch),
+            build,
             call,
             lambda error: self.post_hook(everything, exception=error),
         )

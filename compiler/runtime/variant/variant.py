@@ -167,11 +167,9 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
 
     Raises:
         SignatureError: an option is unknown or of the wrong type.
-        DeuteronError: a value is out of range.
+        IllegalSchedule: a value is out of range.
     """
-    base = Schedule(
-        enable_fp_fusion=knobs.default_fp_fusion.get(),
-    )
+    base = Schedule(enable_fp_fusion=knobs.default_fp_fusion.get())
     chosen = {name: value for name, value in options.items() if name not in NEUTRAL_OPTIONS}
     for name, neutral in NEUTRAL_OPTIONS.items():
         if name in options and not asks_for_nothing(name, options[name]):
@@ -179,13 +177,9 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
                 f"the launch option {name} = {options[name]!r} does not exist in deuteron",
                 hint=f"leave it out, or use {' or '.join(map(repr, neutral))}",
             )
-    for name, value in chosen.items():
+    for name in chosen:
         if name not in SCHEDULE_OPTIONS:
             raise SignatureError(f"unknown schedule option {name!r}", hint=nearest(name, SCHEDULE_OPTIONS))
-        wanted = bool if name == "persistent" or isinstance(getattr(base, name), bool) else int
-        optional = name in ("maxnreg", "persistent") and value is None
-        if not optional and type(value) is not wanted:
-            raise SignatureError(f"schedule option {name} = {value!r}", hint=f"it takes a {wanted.__name__}")
     made: Schedule = replace(base, **chosen)  # type: ignore[arg-type]
     debug = made.debug or knobs.debug.get()
     return replace(made, debug=debug, sanitize_overflow=debug and bool(chosen.get("sanitize_overflow", True)))

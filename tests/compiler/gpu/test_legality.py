@@ -81,6 +81,11 @@ def test_the_compiler_raises_what_the_rules_say() -> None:
     built("turns", target="cpu", stage="llvm", persistent=True)
 
 
+def test_no_stages_are_one_and_too_many_are_as_many_as_fit() -> None:
+    code = {stages: str(built("product", stage="gpu", num_stages=stages).asm["gpu"]) for stages in (0, 1, 16, 40)}
+    assert code[0] == code[1] != code[16] == code[40]
+
+
 WAITING = """
 import triton, triton.language as tl
 @triton.jit
