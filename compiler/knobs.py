@@ -78,10 +78,10 @@ class Knob(Generic[T]):
             return "scope"
         if self._assigned:
             return "program"
-        return next((n for n in self.names if os.environ.get(n)), None)
+        return next((n for n in self.names if os.environ.get(n, "").strip()), None)
 
     def get(self) -> T:
-        """The value now; an empty variable counts as not set."""
+        """The value now; an empty or blank variable counts as not set."""
         if self._override:
             return self._override[-1]
         if self._assigned:
@@ -186,16 +186,22 @@ def _number(names: str, default: int, doc: str, *, low: int, high: int) -> Knob[
     return Knob(names, lambda: default, parse, f"a whole number from {low} to {high}", doc)
 
 
-def _size(names: str, default: int, doc: str) -> Knob[int]:
-    def parse(text: str) -> int:
-        digits = text.upper().removesuffix("B").removesuffix("I")
-        unit = digits[-1:] if digits[-1:] in _UNITS else ""
-        value = int(digits.removesuffix(unit)) * _UNITS[unit]
-        if value < 0:
-            raise ValueError(text)
-        return value
+#: What :func:`bytes_of` reads, in words.
+SIZES = "bytes, or a number with K, M, G or T"
 
-    return Knob(names, lambda: default, parse, "bytes, or a number with K, M, G or T", doc)
+
+def bytes_of(text: str) -> int:
+    """The size that ``text`` gives, such as ``4096``, ``64K`` or ``2GiB``; raises ValueError where it gives none."""
+    digits = text.upper().removesuffix("B").removesuffix("I")
+    unit = digits[-1:] if digits[-1:] in _UNITS else ""
+    value = int(digits.removesuffix(unit)) * _UNITS[unit]
+    if value < 0:
+        raise ValueError(text)
+    return value
+
+
+def _size(names: str, default: int, doc: str) -> Knob[int]:
+    return Knob(names, lambda: default, bytes_of, SIZES, doc)
 
 
 def _optional_path(names: str, doc: str) -> Knob[Path | None]:
@@ -220,9 +226,9 @@ def _arch(text: str) -> str:
 # ---- where things are kept -------------------------------------------------------------------------------------
 
 
-def _default_home() -> Path:
-    triton_home = os.environ.get("TRITON_HOME")
-    return _absolute(triton_home or "~") / ".deuteron"
+def default_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder for what is kept between runs where DEUTERON_HOME names none."""
+    return _absolute(environment.get("TRITON_HOME") or "~") / ".deuteron"
 
 
 def _default_cache() -> Path:
@@ -232,7 +238,7 @@ def _default_cache() -> Path:
 
 home: Knob[Path] = Knob(
     "DEUTERON_HOME",
-    _default_home,
+    default_home,
     _absolute,
     "a path",
     "Folder for everything kept between runs. With TRITON_HOME set: $TRITON_HOME/.deuteron.",

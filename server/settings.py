@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal
 
+from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner.addresses import is_service_address
 
@@ -34,10 +35,6 @@ class SettingsError(DeuteronError):
     """A ``DEUTERON_*`` variable has a value that the service cannot use; the message names the variable."""
 
 
-def _default_home() -> Path:
-    return Path("~/.deuteron").expanduser()
-
-
 def _default_locks() -> Path:
     return Path(tempfile.gettempdir()) / "deuteron-locks"
 
@@ -51,7 +48,7 @@ class Settings:
     """Everything that changes how the service behaves. Sizes in bytes, durations in seconds."""
 
     home: Path = field(
-        default_factory=_default_home,
+        default_factory=knobs.default_home,
         metadata=_setting("DEUTERON_HOME", "data directory: database, bundles, profiles, spools"),
     )
     database_url: str = field(
@@ -195,7 +192,7 @@ class Settings:
             SettingsError: a value does not parse, is out of range, or contradicts another one.
         """
         source = os.environ if environment is None else environment
-        values: dict[str, object] = {}
+        values: dict[str, object] = {"home": knobs.default_home(source)}
         for item in fields(cls):
             variable = item.metadata["variable"]
             text = source.get(variable, "").strip()
@@ -290,6 +287,13 @@ def _integer(variable: str, text: str) -> int:
         raise SettingsError(f"{variable}: {text!r} is not a whole number", hint="for example 4096") from None
 
 
+def _bytes(variable: str, text: str) -> int:
+    try:
+        return knobs.bytes_of(text)
+    except ValueError:
+        raise SettingsError(f"{variable}: {text!r} is not a size", hint=knobs.SIZES) from None
+
+
 def _seconds(variable: str, text: str) -> float:
     try:
         return float(text)
@@ -303,7 +307,10 @@ def _parsers() -> dict[str, Callable[[str, str], object]]:
         "float": _seconds,
         "Path": _path,
     }
-    return {item.name: by_type.get(str(item.type), _text) for item in fields(Settings)}
+    return {
+        item.name: _bytes if item.name.endswith("_bytes") else by_type.get(str(item.type), _text)
+        for item in fields(Settings)
+    }
 
 
 def lift_thread_limits(limits: Mapping[str, object], environment: MutableMapping[str, str] | None = None) -> None:

@@ -19,7 +19,7 @@ from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
 from .addresses import is_service_address
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
-from .records.trust import KeyFolder, admit_file, admit_pulled
+from .records.trust import admit_file, admit_pulled, machine_keys
 from .workloads.spec import parse_dim_source
 
 if TYPE_CHECKING:
@@ -146,11 +146,11 @@ def tuned(
     if not text.startswith(("http://", "https://")):
         bundle = read_bundle(cache)
         if knobs.trusted_keys_only.get():
-            admit_file(bundle, _keys(), allow_unsigned=allow_unsigned)
+            admit_file(bundle, machine_keys(), allow_unsigned=allow_unsigned)
         return TunedKernel(kernel, bundle.index(), strict=strict)
     bundle = read_bundle(fetch_bundle(text, allow_unsigned=allow_unsigned))
     # Once more for a copy: since it was fetched its key may have been forgotten.
-    admit_pulled(bundle, text, _keys(), allow_unsigned=allow_unsigned)
+    admit_pulled(bundle, text, machine_keys(), allow_unsigned=allow_unsigned)
     return TunedKernel(kernel, bundle.index(), strict=strict)
 
 
@@ -231,7 +231,7 @@ class _Part:
 
 def _keep(part: Path, path: Path, url: str, allow_unsigned: bool) -> str:
     """Publish a bundle that came from ``url`` at ``path``, if it is whole and may be trusted; its sha256."""
-    admit_pulled(read_bundle(part), url, _keys(), allow_unsigned=allow_unsigned)
+    admit_pulled(read_bundle(part), url, machine_keys(), allow_unsigned=allow_unsigned)
     with part.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     part.replace(path)
@@ -253,10 +253,6 @@ def _etag_of(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     return etag if etag and noted == digest else None
-
-
-def _keys() -> KeyFolder:
-    return KeyFolder(knobs.home.get() / "keys")
 
 
 def _reader(source: str | None, dim: str) -> _Reader:

@@ -20,10 +20,9 @@ AllowUnsigned = Annotated[
 
 def key_folder() -> KeyFolder:
     """The folder ``keys`` of DEUTERON_HOME."""
-    from deuteron.server import Settings  # lazy: help starts without the service
-    from deuteron.tuner.records.trust import KeyFolder  # lazy: help starts without the tuner
+    from deuteron.tuner.records.trust import machine_keys  # lazy: help starts without the tuner
 
-    return KeyFolder(Settings.from_environment().keys)
+    return machine_keys()
 
 
 def bundle_reader(allow_unsigned: bool) -> Callable[[Path], Bundle]:

@@ -32,9 +32,10 @@ def test_own_name_wins_over_tritons(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DEUTERON_DEBUG", "")
-    assert knobs.debug.get() is False
-    assert knobs.debug.source() is None
+    for text in ("", " "):
+        monkeypatch.setenv("DEUTERON_DEBUG", text)
+        assert knobs.debug.get() is False
+        assert knobs.debug.source() is None
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.compiler import knobs
 from deuteron.server import Settings, SettingsError
 from deuteron.server.database import parse_url
+from deuteron.tuner.records.trust import machine_keys
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,10 +58,24 @@ def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> Non
     assert settings.base_url == "https://tune.example"
 
 
+def test_the_home_is_that_of_the_compiler_and_of_its_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DEUTERON_HOME")
+    monkeypatch.setenv("TRITON_HOME", str(tmp_path))
+    settings = Settings.from_environment()
+    assert settings.home == Settings().home == knobs.home.get() == tmp_path / ".deuteron"
+    assert settings.keys == machine_keys().path
+
+
+def test_sizes_are_written_as_those_of_the_compiler() -> None:
+    settings = Settings.from_environment({"DEUTERON_MAX_BODY_BYTES": "8M", "DEUTERON_MAX_UPLOAD_BYTES": " 1GiB "})
+    assert (settings.max_body_bytes, settings.max_upload_bytes) == (8 << 20, 1 << 30)
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "fragment"),
     [
         ("DEUTERON_PORT", "http", "not a whole number"),
+        ("DEUTERON_MAX_BODY_BYTES", "4X", "not a size"),
         ("DEUTERON_PORT", "70000", "out of range"),
         ("DEUTERON_AUTH", "maybe", "not a mode"),
         ("DEUTERON_DATABASE_URL", "mysql://x", "not a database address"),

@@ -22,6 +22,7 @@ __all__ = [
     "TrustedKey",
     "admit_file",
     "admit_pulled",
+    "machine_keys",
     "read_private_key",
     "server_address",
 ]
@@ -40,6 +41,11 @@ class Admission:
     reason: str
     key: str | None = None
     first_use: bool = False
+
+
+def machine_keys() -> KeyFolder:
+    """The keys of this machine, in the folder ``keys`` of DEUTERON_HOME."""
+    return KeyFolder(knobs.home.get() / "keys")
 
 
 def admit_file(bundle: Bundle, keys: KeyFolder, *, allow_unsigned: bool = False) -> Admission:
