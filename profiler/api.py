@@ -72,6 +72,8 @@ def start_session(
         raise UsageError("samples of program counters have no place on a time line", hint="data='tree'")
     metadata = _metadata_hook(hook)
     pattern = DEFAULT_PROFILE_NAME if name is None else name
+    if not isinstance(pattern, str):
+        raise UsageError(f"name = {pattern!r}", hint="the path of the profile without its suffix, as text")
     name = expand_name(pattern)
     check_writable(name)
     with registry.lock:

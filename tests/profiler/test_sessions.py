@@ -101,6 +101,8 @@ def test_bad_metrics_do_not_leave_a_scope_open() -> None:
     with pytest.raises(proton.MetricError), proton.scope("A", {"m": 1.5}):
         pass
     assert proton.context.depth() == 0
+    with pytest.raises(proton.UsageError, match="name = 3"):
+        proton.start(3, backend="cpu")  # type: ignore[arg-type]
     with pytest.raises(proton.UsageError, match="cannot be called"), proton.scope(""):
         pass
 
