@@ -19,7 +19,7 @@ class Target:
     @cache
     def parse(text: str) -> Target:
         """Read ``cpu`` or ``cuda:90a``; raises TargetError naming what exists."""
-        kind, _, arch = text.partition(":")
+        kind, _, arch = str(text).partition(":")
         if text == "cpu" or (kind == "cuda" and arch in _CUDA):
             return Target(kind, arch)
         known = ["cpu", *(f"cuda:{a}" for a in _CUDA)]

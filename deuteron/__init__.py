@@ -10,15 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from deuteron import compiler as compiler
+    from deuteron import errors as errors
     from deuteron import language as language
+    from deuteron import profiler as profiler
     from deuteron import testing as testing
     from deuteron import tools as tools
+    from deuteron import tuner as tuner
     from deuteron.compiler import CompilationError as CompilationError
     from deuteron.compiler import CompiledKernel as CompiledKernel
     from deuteron.compiler import Config as Config
     from deuteron.compiler import DeuteronError as DeuteronError
     from deuteron.compiler import JITFunction as JITFunction
     from deuteron.compiler import KernelSource as KernelSource
+    from deuteron.compiler import LaunchError as LaunchError
     from deuteron.compiler import OutOfResources as OutOfResources
     from deuteron.compiler import aggregate as aggregate
     from deuteron.compiler import autotune as autotune
@@ -38,8 +43,9 @@ if TYPE_CHECKING:
     from deuteron.tuner import tuned as tuned
 
 _FROM_COMPILER = (
-    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource OutOfResources aggregate autotune "
-    "cdiv compile constexpr_function get_device heuristics jit list_devices must_use_result next_power_of_2 reinterpret"
+    "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource LaunchError OutOfResources "
+    "aggregate autotune cdiv compile constexpr_function get_device heuristics jit list_devices must_use_result "
+    "next_power_of_2 reinterpret"
 )
 _WHERE = dict.fromkeys(_FROM_COMPILER.split(), "deuteron.compiler")
 _WHERE |= {
@@ -48,20 +54,22 @@ _WHERE |= {
     "set_allocator": "deuteron.tools",
     "__version__": "deuteron.compiler.version",
 }
-_MODULES = ("cli", "compiler", "language", "profiler", "server", "testing", "tools", "tuner")
+_MODULES = ("cli", "compiler", "errors", "language", "profiler", "server", "testing", "tools", "tuner")
 
-__all__ = ["language", "testing", *sorted(_WHERE)]
+__all__ = ["errors", "language", "profiler", "testing", "tools", "tuner", *sorted(_WHERE)]
 
 
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return import_module(f"deuteron.{name}")
-    home = _WHERE.get(name)
-    if home is None:
-        raise AttributeError(f"module 'deuteron' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to checkers a name is what is imported above, and others are errors
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return import_module(f"deuteron.{name}")
+        home = _WHERE.get(name)
+        if home is None:
+            raise AttributeError(f"module 'deuteron' has no attribute {name!r}")
+        value = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -39,7 +39,7 @@ def get_device(name: str) -> Device:
 
 
 def _find(name: str) -> Device:
-    kind, _, index = name.partition(":")
+    kind, _, index = str(name).partition(":")
     if name == "cpu":
         return CpuDevice()
     if name == "cuda":

@@ -1,10 +1,14 @@
-"""One public class name, one meaning: no two modules define a class of the same name."""
+"""One public class name, one meaning: no two modules define a class of the same name; errors are public."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 from collections import defaultdict
 from pathlib import Path
+
+import deuteron
+from deuteron.compiler import errors
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("compiler", "profiler", "tuner", "server", "deuteron", "migrations")
@@ -28,3 +32,10 @@ def test_every_public_class_name_is_defined_once() -> None:
     assert not twice, "name each after what it holds: " + "; ".join(
         f"{name} ({', '.join(places)})" for name, places in sorted(twice.items())
     )
+
+
+def test_every_error_of_the_compiler_is_public() -> None:
+    tree = {name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, Exception)}
+    assert set(deuteron.errors.__all__) == tree
+    assert all(getattr(deuteron.errors, name) is getattr(errors, name) for name in tree)
+    assert deuteron.LaunchError is errors.LaunchError

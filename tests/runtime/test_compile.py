@@ -116,6 +116,8 @@ WRONG: list[tuple[dict[str, Any], type[DeuteronError], str, str]] = [
         "constexprs={'BLOCK': ...}",
     ),
     ({"constexprs": {"BLOCK": object()}}, SignatureError, "'BLOCK': a builtins.object", "numbers"),
+    ({"signature": None}, SignatureError, "the signature of add is None", "by name"),
+    ({"target": 7}, TargetError, "unknown target 7", "cuda:90a"),
     ({"target": "cuda:91"}, TargetError, "unknown target 'cuda:91'", "cuda:90a"),
     ({"num_wraps": 8}, SignatureError, "option 'num_wraps'", "did you mean 'num_warps'"),
     ({"num_stages": True}, SignatureError, "num_stages = True", "takes an int"),

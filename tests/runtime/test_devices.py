@@ -102,8 +102,8 @@ def test_cpu_device() -> None:
     assert 10e6 <= timer.elapsed_ns() < 2e9
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:01", "CPU", "", "cpu:0"])
-def test_unknown_devices(name: str) -> None:
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:01", "CPU", "", "cpu:0", 3, None])
+def test_unknown_devices(name: Any) -> None:
     with pytest.raises(DeviceError) as caught:
         deuteron.get_device(name)
     assert repr(name) in caught.value.message

@@ -117,6 +117,12 @@ class Opaque:
     pass
 
 
+@pytest.mark.parametrize("made_of", [3, dict, "def kernel(): pass"])
+def test_a_kernel_is_made_of_a_function(made_of: Any) -> None:
+    with pytest.raises(LaunchError, match="a kernel is made of a function, not of"):
+        deuteron.jit(made_of)
+
+
 ERRORS: list[tuple[Any, dict[str, Any], str, str]] = [
     ((1, 2, 3, 4), {}, "the grid .* has 4 dimensions", "use 1 to 3"),
     ((), {}, "the grid .* has 0 dimensions", "use 1 to 3"),

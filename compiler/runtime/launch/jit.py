@@ -44,7 +44,7 @@ class JITFunction(DescribedKernel):
 
     def __init__(
         self,
-        kernel: types.FunctionType | KernelSource,
+        kernel: Callable[..., object] | KernelSource,
         *,
         version: object = None,
         repr: Callable[[Specialization], str] | None = None,
@@ -59,9 +59,14 @@ class JITFunction(DescribedKernel):
             self.fn = kernel
             functools.update_wrapper(self, kernel)
             functions[function_name(self)] = self
-        else:
+        elif isinstance(kernel, KernelSource):
             self.__dict__["source"] = kernel
             self.__name__ = kernel.name
+        else:
+            raise LaunchError(
+                f"a kernel is made of a function, not of {kernel!r}",
+                hint="put @jit above a function written in the kernel language",
+            )
         self.version = version
         self._repr = repr
         self.launch_metadata = launch_metadata
@@ -351,7 +356,7 @@ class JITFunction(DescribedKernel):
         """Call ``hook(*args, **options)`` before every launch."""
         self.pre_run_hooks.append(hook)
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """A call from a kernel that runs as Python under the interpreter; compiled kernels inline instead.
 
         Raises:
@@ -364,7 +369,7 @@ class JITFunction(DescribedKernel):
 
 
 @overload
-def jit(fn: types.FunctionType) -> JITFunction: ...
+def jit(fn: Callable[..., object]) -> JITFunction: ...
 
 
 @overload
@@ -378,12 +383,12 @@ def jit(
     do_not_specialize_on_alignment: Names = (),
     debug: bool | None = None,
     noinline: bool = False,
-) -> Callable[[types.FunctionType], JITFunction]: ...
+) -> Callable[[Callable[..., object]], JITFunction]: ...
 
 
 def jit(
-    fn: types.FunctionType | None = None, **options: Any
-) -> JITFunction | Callable[[types.FunctionType], JITFunction]:
+    fn: Callable[..., object] | None = None, **options: Any
+) -> JITFunction | Callable[[Callable[..., object]], JITFunction]:
     """Decorator that makes a function of the kernel language a kernel, or a function that kernels may call.
 
     ``do_not_specialize``: parameters (names or positions) whose value shall not lead to new variants.

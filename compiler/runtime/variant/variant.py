@@ -101,6 +101,11 @@ def make_variant(
             f"cannot compile a {type(kernel).__name__}",
             hint="pass a @deuteron.jit function or a KernelSource",
         )
+    if not isinstance(signature, Mapping):
+        raise SignatureError(
+            f"the signature of {kernel.name} is {signature!r}",
+            hint='pass the types of its parameters by name, such as {"x": "*fp32", "n": "i32"}',
+        )
     given = {n: unwrap(v) for n, v in (constexprs or {}).items()}
     texts = scattered(signature)
     types: dict[str, ArgumentType] = {}

@@ -1,0 +1,1 @@
+../../deuteron/errors.py
