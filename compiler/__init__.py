@@ -73,13 +73,15 @@ _WHERE = {name: home for home, names in _HOMES.items() for name in names.split()
 __all__ = sorted(_WHERE)
 
 
-def __getattr__(name: str) -> object:
-    home = _WHERE.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to checkers a name is what is imported above, and others are errors
+
+    def __getattr__(name: str) -> object:
+        home = _WHERE.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{home}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

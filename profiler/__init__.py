@@ -68,15 +68,17 @@ _OTHER_MODULES = ("hooks", "viewer")
 __all__ = sorted({*_WHERE, *_MODULES})
 
 
-def __getattr__(name: str) -> object:
-    if name in _MODULES or name in _OTHER_MODULES:
-        return import_module(f".{name}", __name__)
-    home = _WHERE.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{home}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to checkers a name is what is imported above, and others are errors
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES or name in _OTHER_MODULES:
+            return import_module(f".{name}", __name__)
+        home = _WHERE.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{home}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

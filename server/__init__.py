@@ -34,9 +34,11 @@ _HOMES = {
 _ON_EVERY_INSTALLATION = frozenset({"Client", "Settings", "SettingsError"})
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _ON_EVERY_INSTALLATION:
-        require_extras("server", by=f"deuteron.server.{name}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+if not TYPE_CHECKING:  # to checkers a name is what is imported above, and others are errors
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name not in _ON_EVERY_INSTALLATION:
+            require_extras("server", by=f"deuteron.server.{name}")
+        return getattr(import_module(f".{_HOMES[name]}", __name__), name)

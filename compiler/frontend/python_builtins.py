@@ -17,12 +17,12 @@ from .attributes import read_attribute
 
 @builtin
 def _min(*values: Operand) -> object:
-    return _fold(values, lambda a, b: b if b < a else a, maths.minimum)  # type: ignore[operator]
+    return _fold(values, lambda a, b: b if b < a else a, maths.minimum)
 
 
 @builtin
 def _max(*values: Operand) -> object:
-    return _fold(values, lambda a, b: b if b > a else a, maths.maximum)  # type: ignore[operator]
+    return _fold(values, lambda a, b: b if b > a else a, maths.maximum)
 
 
 def _fold(

@@ -29,7 +29,8 @@ from .arithmetic import add, cast, mul, sub, to_tensor, where
 from .assembly import inline_asm_elementwise
 from .block_pointers import advance, make_block_ptr
 from .compile_time import constexpr_type, tuple_type
-from .constexpr import const, constexpr
+from .constexpr import annotation as constexpr
+from .constexpr import const
 from .control import condition, range, static_range
 from .debugging import (
     assume,

@@ -13,7 +13,7 @@ import typing
 from abc import ABCMeta
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import TypeMismatch, UnknownName, UnsupportedSyntax
 from .arithmetic import as_tensor
@@ -24,6 +24,8 @@ from .extent import bounded
 from .inline import ConstexprFunction, Inlinable
 from .structure import Structure
 from .tensor import tensor
+
+ClassT = TypeVar("ClassT")
 
 #: Names that a field cannot have, as the compiler asks every structure for them.
 _RESERVED = frozenset({"parts", "with_parts", "form", "member"})
@@ -405,7 +407,8 @@ def _checked(made: Aggregate) -> Aggregate:
     return made
 
 
-def aggregate(cls: type) -> AggregateType:
+@typing.dataclass_transform()
+def aggregate(cls: type[ClassT]) -> type[ClassT]:
     """Decorator for a class whose instances are values of kernels: fields are its annotations.
 
     Raises:
@@ -416,7 +419,8 @@ def aggregate(cls: type) -> AggregateType:
     if cls.__bases__ != (object,):
         raise TypeError(f"Aggregates can only inherit from other aggregates; {cls.__name__} has another base class")
     dropped = ("__dict__", "__weakref__")
-    return AggregateType(cls.__name__, (Aggregate,), {k: v for k, v in vars(cls).items() if k not in dropped})
+    made = AggregateType(cls.__name__, (Aggregate,), {k: v for k, v in vars(cls).items() if k not in dropped})
+    return typing.cast(type[ClassT], made)  # what checkers take it for, with the fields that it declares
 
 
 @builtin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import TypeMismatch
 from ..tile.assembly import EffectfulAssembly, InlineAssembly
@@ -16,7 +17,7 @@ from .tensor import Operand, emit_all, tensor
 @builtin
 def inline_asm_elementwise(
     asm: str, constraints: str, args: Sequence[Operand], dtype: object, is_pure: bool, pack: int
-) -> object:
+) -> Any:
     """``asm``, which is PTX, for the elements of ``args``, which broadcast to one shape: a tensor of ``dtype``,
     a scalar where there are no ``args``.
 

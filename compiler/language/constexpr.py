@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 
 class constexpr:  # noqa: N801 -- the language's own name
@@ -24,7 +25,7 @@ class constexpr:  # noqa: N801 -- the language's own name
     def __repr__(self) -> str:
         return f"constexpr({self.value!r})"
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the function that it decorates, ``@tl.constexpr``, with plain values."""
         return self.value(*map(unwrap, args), **{k: unwrap(v) for k, v in kwargs.items()})  # type: ignore[operator]
 
@@ -91,3 +92,11 @@ for _name in ("lt", "le", "gt", "ge"):
 for _name in ("neg", "pos", "invert"):
     _unary = getattr(operator, f"__{_name}__")
     setattr(constexpr, f"__{_name}__", lambda self, f=_unary: constexpr(f(self.value)))
+
+# What kernels see as ``tl.constexpr``. A parameter annotated with it is used as the number, text or dtype that it is,
+# and has such a default, and it can be called, too. No type is all of this: to type checkers it is a name of a module
+# that they do not find, and so of any type.
+if TYPE_CHECKING:
+    from ._unknown import annotation as annotation  # type: ignore[import-not-found]
+else:
+    annotation = constexpr

@@ -61,7 +61,7 @@ def device_assert(condition: Operand, message: str = "", mask: Operand | None = 
         return
     holds = as_condition(condition)
     if mask is not None:
-        holds = holds | ~as_condition(mask)  # type: ignore[operator]
+        holds = holds | ~as_condition(mask)
     current().builder.emit(debug.Assert(holds.value, str(message)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from .constexpr import unwrap
 from .context import active, wrapping
@@ -65,7 +65,7 @@ class LibraryFunction(Inlinable):
         """The decorated function; there always is one."""
         return self.function
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         context = active()
         if context is None or not context.sanitize_overflow:
             return self.function(*args, **kwargs)
@@ -76,7 +76,7 @@ class LibraryFunction(Inlinable):
         return f"<deuteron.language.{self.__name__}>"
 
 
-def library(function: object) -> LibraryFunction:
+def library(function: Callable[..., object]) -> LibraryFunction:
     """Decorator for functions of the language that are written in it."""
     if not isinstance(function, types.FunctionType):
         raise TypeError("library decorates plain functions")
@@ -95,7 +95,7 @@ class ConstexprFunction(Inlinable):
         """The decorated function; there always is one."""
         return self.function
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.function(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import TypeMismatch
 from ..ir.core import Block
@@ -16,7 +17,7 @@ from .tensor import Operand, emit_all, tensor
 
 
 @builtin
-def map_elementwise(scalar_fn: object, *args: Operand, pack: int = 1) -> object:
+def map_elementwise(scalar_fn: object, *args: Operand, pack: int = 1) -> Any:
     """The jit function ``scalar_fn`` of the elements of ``args``, which broadcast to one shape.
 
     ``scalar_fn`` takes a scalar for every operand and returns one, or a tuple of them: so the result is a tensor of the

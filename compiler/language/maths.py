@@ -299,4 +299,4 @@ def copysign(x: Operand, y: Operand) -> tensor:
     limit = constant(1 << (bits.bits - 1), bits, b.shape)
     negative = emit(ew.Compare(sign.value, limit.value, "ge"))
     magnitude = abs(a)
-    return where(negative, -magnitude, magnitude)  # type: ignore[operator]
+    return where(negative, -magnitude, magnitude)

@@ -3,98 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from ..tile.memory import RMW_KINDS
 from . import arithmetic, maths, memory, reductions, shapes, sorting, standard
 from .builtin import builtin
 from .context import current
 from .inline import LibraryFunction
 from .tensor import Operand, tensor
 
-_OPERATORS: dict[str, Callable[[Operand, Operand], tensor]] = {
-    "add": arithmetic.add,
-    "sub": arithmetic.sub,
-    "mul": arithmetic.mul,
-    "truediv": arithmetic.truediv,
-    "floordiv": arithmetic.floordiv,
-    "mod": arithmetic.mod,
-    "and": arithmetic.bit_and,
-    "or": arithmetic.bit_or,
-    "xor": arithmetic.bit_xor,
-    "lshift": arithmetic.shift_left,
-    "rshift": arithmetic.shift_right,
-}
 
-_METHODS: dict[str, Callable[..., object]] = {
-    "to": arithmetic.cast,
-    **{f"atomic_{kind}": getattr(memory, f"atomic_{kind}") for kind in RMW_KINDS},
-    "cast": arithmetic.cast,
-    "item": shapes.unsplat,
-    **{
-        f.__name__: f
-        for f in (
-            *(
-                shapes.broadcast_to,
-                shapes.expand_dims,
-                shapes.gather,
-                shapes.permute,
-                shapes.ravel,
-                shapes.reshape,
-            ),
-            *(shapes.split, shapes.squeeze, shapes.trans, shapes.unsqueeze, shapes.view),
-            *(maths.abs, maths.ceil, maths.cos, maths.erf, maths.exp, maths.exp2, maths.floor),
-            *(maths.log, maths.log2, maths.rsqrt, maths.sin, maths.sqrt, maths.sqrt_rn),
-            *(reductions.argmax, reductions.argmin, reductions.associative_scan),
-            *(reductions.cumprod, reductions.cumsum, reductions.histogram, reductions.max, reductions.min),
-            *(reductions.reduce, reductions.sum, reductions.xor_sum),
-            *(sorting.flip, sorting.sort, sorting.topk),
-            memory.atomic_cas,
-            *(arithmetic.logical_and, arithmetic.logical_or),
-        )
-    },
-}
-
-_LIBRARY: dict[str, LibraryFunction] = {
-    "sigmoid": standard.sigmoid,
-    "softmax": standard.softmax,
-}
-
-
-def attach(cls: type[tensor]) -> None:
-    """Give ``cls`` its operators and methods."""
-    for name, function in _OPERATORS.items():
-        setattr(cls, f"__{name}__", _forward(function))
-        setattr(cls, f"__r{name}__", _reflected(function))
-    for predicate in ("eq", "ne", "lt", "le", "gt", "ge"):
-        setattr(cls, f"__{predicate}__", _comparison(predicate))
-    unary = {
-        "abs": maths.abs,
-        "pos": arithmetic.as_tensor,
-        "neg": arithmetic.negate,
-        "invert": arithmetic.invert,
-        "getitem": shapes.index,
-    }
-    for name, special in unary.items():
-        setattr(cls, f"__{name}__", special)
-    for name, method in _METHODS.items():
-        setattr(cls, name, method)
-    for name, written in _LIBRARY.items():
-        setattr(cls, name, _library_method(written))
-    cls.T = property(shapes.trans)  # type: ignore[attr-defined]
-
-
-def _forward(function: Callable[[Operand, Operand], tensor]) -> Callable[[tensor, Operand], tensor]:
-    return lambda self, other: function(self, other)
-
-
-def _reflected(
-    function: Callable[[Operand, Operand], tensor],
-) -> Callable[[tensor, Operand], tensor]:
+def _reflected(function: Callable[..., tensor]) -> Callable[[tensor, Operand], tensor]:
     return lambda self, other: function(other, self)
 
 
-def _comparison(predicate: str) -> Callable[[tensor, Operand], object]:
-    def method(self: tensor, other: Operand) -> object:
+def _operator(function: Callable[..., tensor]) -> Callable[[tensor, Operand], tensor]:
+    return lambda self, other: function(self, other)
+
+
+def _comparison(predicate: str) -> Callable[[tensor, Any], tensor]:
+    def method(self: tensor, other: Operand | None) -> Any:  # a bool of None, which no checker needs to know
         if other is None:
             return predicate == "ne"
         return arithmetic.compare(self, other, predicate)
@@ -102,9 +29,96 @@ def _comparison(predicate: str) -> Callable[[tensor, Operand], object]:
     return method
 
 
-def _library_method(function: LibraryFunction) -> Callable[..., object]:
-    def method(self: tensor, *args: object, **kwargs: object) -> object:
+def _library_method(function: LibraryFunction) -> Callable[..., tensor]:
+    def method(self: tensor, *args: object, **kwargs: object) -> Any:
         return current().call(function, (self, *args), kwargs)
 
     method.__name__ = function.__name__
     return builtin(method)
+
+
+class Members:
+    """What tensors have besides the attributes that :mod:`.tensor` gives them. For type checkers it is a base class of
+    theirs; when kernels are run or compiled :func:`attach` copies from it."""
+
+    __add__, __radd__ = _operator(arithmetic.add), _reflected(arithmetic.add)
+    __sub__, __rsub__ = _operator(arithmetic.sub), _reflected(arithmetic.sub)
+    __mul__, __rmul__ = _operator(arithmetic.mul), _reflected(arithmetic.mul)
+    __truediv__, __rtruediv__ = _operator(arithmetic.truediv), _reflected(arithmetic.truediv)
+    __floordiv__, __rfloordiv__ = _operator(arithmetic.floordiv), _reflected(arithmetic.floordiv)
+    __mod__, __rmod__ = _operator(arithmetic.mod), _reflected(arithmetic.mod)
+    __and__, __rand__ = _operator(arithmetic.bit_and), _reflected(arithmetic.bit_and)
+    __or__, __ror__ = _operator(arithmetic.bit_or), _reflected(arithmetic.bit_or)
+    __xor__, __rxor__ = _operator(arithmetic.bit_xor), _reflected(arithmetic.bit_xor)
+    __lshift__, __rlshift__ = _operator(arithmetic.shift_left), _reflected(arithmetic.shift_left)
+    __rshift__, __rrshift__ = _operator(arithmetic.shift_right), _reflected(arithmetic.shift_right)
+    __eq__ = _comparison("eq")  # type: ignore[assignment]  # a tile of answers
+    __ne__ = _comparison("ne")  # type: ignore[assignment]
+    __lt__, __le__ = _comparison("lt"), _comparison("le")
+    __gt__, __ge__ = _comparison("gt"), _comparison("ge")
+    __abs__ = maths.abs
+    __pos__ = arithmetic.as_tensor
+    __neg__ = arithmetic.negate
+    __invert__ = arithmetic.invert
+    __getitem__ = shapes.index
+
+    to = cast = arithmetic.cast
+    logical_and = arithmetic.logical_and
+    logical_or = arithmetic.logical_or
+    item = shapes.unsplat
+    broadcast_to = shapes.broadcast_to
+    expand_dims = shapes.expand_dims
+    gather = shapes.gather
+    permute = shapes.permute
+    ravel = shapes.ravel
+    reshape = shapes.reshape
+    split = shapes.split
+    squeeze = shapes.squeeze
+    trans = shapes.trans
+    T = property(shapes.trans)
+    unsqueeze = shapes.unsqueeze
+    view = shapes.view
+    abs = maths.abs
+    ceil = maths.ceil
+    cos = maths.cos
+    erf = maths.erf
+    exp = maths.exp
+    exp2 = maths.exp2
+    floor = maths.floor
+    log = maths.log
+    log2 = maths.log2
+    rsqrt = maths.rsqrt
+    sin = maths.sin
+    sqrt = maths.sqrt
+    sqrt_rn = maths.sqrt_rn
+    argmax = reductions.argmax
+    argmin = reductions.argmin
+    associative_scan = reductions.associative_scan
+    cumprod = reductions.cumprod
+    cumsum = reductions.cumsum
+    histogram = reductions.histogram
+    max = reductions.max
+    min = reductions.min
+    reduce = reductions.reduce
+    sum = reductions.sum
+    xor_sum = reductions.xor_sum
+    flip = sorting.flip
+    sort = sorting.sort
+    topk = sorting.topk
+    atomic_add = memory.atomic_add
+    atomic_and = memory.atomic_and
+    atomic_cas = memory.atomic_cas
+    atomic_max = memory.atomic_max
+    atomic_min = memory.atomic_min
+    atomic_or = memory.atomic_or
+    atomic_xchg = memory.atomic_xchg
+    atomic_xor = memory.atomic_xor
+    sigmoid = _library_method(standard.sigmoid)
+    softmax = _library_method(standard.softmax)
+
+
+def attach(cls: type[tensor]) -> None:
+    """Give ``cls`` its operators and methods."""
+    for name, member in vars(Members).items():
+        if callable(member) or isinstance(member, property):
+            setattr(cls, name, member)

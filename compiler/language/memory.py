@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ..errors import TypeMismatch
@@ -161,6 +162,9 @@ class AtomicFunction(Protocol):
         sem: str | None = None,
         scope: str | None = None,
     ) -> tensor: ...
+
+    def __get__(self, pointer: tensor, kind: type[tensor]) -> Callable[..., tensor]:
+        """As a method of tensors."""
 
 
 def _read_modify_write(kind: str, meaning: str) -> AtomicFunction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
+from typing import Literal, overload
 
 from ..errors import TypeMismatch
 from ..ir.core import Block
@@ -62,6 +62,18 @@ def reduce(input: Inputs, axis: int | None, combine_fn: object, keep_dims: bool 
     return results if isinstance(input, tuple | list) else results[0]
 
 
+@overload
+def associative_scan(input: tensor, axis: int, combine_fn: object, reverse: bool = False) -> tensor:
+    """Of one input."""
+
+
+@overload
+def associative_scan(
+    input: Sequence[tensor], axis: int, combine_fn: object, reverse: bool = False
+) -> tuple[tensor, ...]:
+    """Of several inputs."""
+
+
 @builtin
 def associative_scan(
     input: Inputs, axis: int, combine_fn: object, reverse: bool = False
@@ -108,7 +120,7 @@ def index_along(x: tensor, axis: int) -> tensor:
 @builtin
 def sum(  # noqa: A001 -- the language's own name
     input: tensor, axis: int | None = None, keep_dims: bool = False, dtype: Scalar | None = None
-) -> tensor | tuple[tensor, ...]:
+) -> tensor:
     """Sum along ``axis`` (all axes for None), which disappears or, with ``keep_dims``, has size 1.
 
     Integers below 32 bits are summed in 32 bits of the same sign (int1 in uint32), anything else in its own type;
@@ -124,7 +136,7 @@ def _need_integers(x: tensor, what: str) -> None:
 
 
 @builtin
-def xor_sum(input: tensor, axis: int | None = None, keep_dims: bool = False) -> object:
+def xor_sum(input: tensor, axis: int | None = None, keep_dims: bool = False) -> tensor:
     """Exclusive or of integers along ``axis`` (all axes for None), in their own type.
 
     Raises TypeMismatch for floats.
@@ -134,7 +146,7 @@ def xor_sum(input: tensor, axis: int | None = None, keep_dims: bool = False) -> 
 
 
 @builtin
-def reduce_or(input: tensor, axis: int, keep_dims: bool = False) -> object:
+def reduce_or(input: tensor, axis: int, keep_dims: bool = False) -> tensor:
     """Bitwise or of integers along ``axis`` (all axes for None), in their own type; raises TypeMismatch for floats."""
     _need_integers(input, "reduce_or")
     return reduce(input, axis, combine.or_, keep_dims)
@@ -142,13 +154,36 @@ def reduce_or(input: tensor, axis: int, keep_dims: bool = False) -> object:
 
 def _extremum(
     input: tensor, axis: int | None, indices: bool, keep_dims: bool, plain: object, indexed: object
-) -> object:
+) -> tensor | tuple[tensor, ...]:
     if not indices:
         return reduce(comparable(input), axis, plain, keep_dims)
     x = promote_bf16(input)
     flat = shapes.ravel(x) if axis is None else x
     place = 0 if axis is None else axis
     return reduce((flat, index_along(flat, place)), place, indexed, keep_dims)
+
+
+@overload
+def max(
+    input: tensor,
+    axis: int | None = None,
+    return_indices: Literal[False] = False,
+    return_indices_tie_break_left: bool = True,
+    keep_dims: bool = False,
+) -> tensor:
+    """The element."""
+
+
+@overload
+def max(
+    input: tensor,
+    axis: int | None = None,
+    *,
+    return_indices: Literal[True],
+    return_indices_tie_break_left: bool = True,
+    keep_dims: bool = False,
+) -> tuple[tensor, tensor]:
+    """The element and its position."""
 
 
 @builtin
@@ -158,7 +193,7 @@ def max(  # noqa: A001 -- the language's own name
     return_indices: bool = False,
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
-) -> object:
+) -> tensor | tuple[tensor, ...]:
     """Largest element along ``axis`` (all axes for None); a number wins over NaN.
 
     f32 or i32 for elements below 32 bits. With ``return_indices`` the element (bf16 as f32, others in their own type)
@@ -168,6 +203,29 @@ def max(  # noqa: A001 -- the language's own name
     return _extremum(input, axis, return_indices, keep_dims, combine.larger, combine.larger_first)
 
 
+@overload
+def min(
+    input: tensor,
+    axis: int | None = None,
+    return_indices: Literal[False] = False,
+    return_indices_tie_break_left: bool = True,
+    keep_dims: bool = False,
+) -> tensor:
+    """The element."""
+
+
+@overload
+def min(
+    input: tensor,
+    axis: int | None = None,
+    *,
+    return_indices: Literal[True],
+    return_indices_tie_break_left: bool = True,
+    keep_dims: bool = False,
+) -> tuple[tensor, tensor]:
+    """The element and its position."""
+
+
 @builtin
 def min(  # noqa: A001 -- the language's own name
     input: tensor,
@@ -175,7 +233,7 @@ def min(  # noqa: A001 -- the language's own name
     return_indices: bool = False,
     return_indices_tie_break_left: bool = True,
     keep_dims: bool = False,
-) -> object:
+) -> tensor | tuple[tensor, ...]:
     """Smallest element along ``axis`` (all axes for None); a number wins over NaN.
 
     f32 or i32 for elements below 32 bits. With ``return_indices`` the element (bf16 as f32, others in their own type)
@@ -231,7 +289,7 @@ def histogram(input: tensor, num_bins: int, mask: tensor | None = None) -> tenso
 
 
 @builtin
-def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | None = None) -> object:
+def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | None = None) -> tensor:
     """Inclusive prefix sums along ``axis`` in the shape of ``input``; ``reverse`` starts at the end.
 
     bf16 is summed in f32, integers below 32 bits in 32 bits of the same sign; ``dtype`` converts the elements first.
@@ -241,7 +299,7 @@ def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | 
 
 
 @builtin
-def cumprod(input: tensor, axis: int = 0, reverse: bool = False) -> object:
+def cumprod(input: tensor, axis: int = 0, reverse: bool = False) -> tensor:
     """Inclusive prefix products along ``axis``: of bf16 in f32, of anything else in its own type.
 
     ``reverse`` starts at the end.

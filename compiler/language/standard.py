@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from numbers import Number
+from typing import Any, overload
 
 from .arithmetic import where
 from .builtin import builtin
@@ -13,7 +14,22 @@ from .inline import library
 from .maths import abs, exp, minimum
 from .reductions import max as largest
 from .reductions import sum as total
-from .tensor import Operand
+from .tensor import Operand, tensor
+
+
+@overload
+def cdiv(x: int, div: int) -> int:
+    """Of numbers."""
+
+
+@overload
+def cdiv(x: tensor, div: Operand) -> tensor:
+    """In kernels."""
+
+
+@overload
+def cdiv(x: Any, div: Any) -> Any:
+    """Of arrays, and of what is known at run time only."""
 
 
 @builtin

@@ -14,6 +14,10 @@ from .context import current
 if TYPE_CHECKING:
     from typing import Self
 
+    from .members import Members
+else:
+    Members = object
+
 #: What an operand may be: a tensor, or a number known at compile time.
 Number = int | float | bool
 
@@ -53,7 +57,7 @@ def shape_of(sizes: tuple[int, ...]) -> Shape:
     return Shape(map(int, sizes))
 
 
-class tensor:  # noqa: N801 -- the language's own name
+class tensor(Members):  # noqa: N801 -- the language's own name
     """A scalar or tile in a kernel. Operators broadcast and promote as ``language/promotion.py`` says.
 
     ``shape`` is a tuple of ints (empty for a scalar), ``dtype`` the element type, ``type`` both of them, or of a scalar

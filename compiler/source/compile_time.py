@@ -6,11 +6,15 @@ import ast
 import functools
 import hashlib
 import types
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from ..errors import CompilationError, KernelMismatch
 from ..language.builtin import is_builtin
 from ..language.inline import ConstexprFunction
 from .kernel import KernelSource, Sourced, at_compile_time
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class CompileTimeFunction(ConstexprFunction, Sourced):
@@ -62,11 +66,13 @@ class CompileTimeFunction(ConstexprFunction, Sourced):
         self.__dict__["source"] = KernelSource.from_replaced_text(text, self.function)
 
 
-def constexpr_function(function: types.FunctionType) -> CompileTimeFunction | types.FunctionType:
+def constexpr_function(function: FunctionT) -> FunctionT:
     """Decorator for helpers that compute compile-time values, such as block sizes, from compile-time values.
 
     Kernels see its text, as they see that of jit functions, so it consists of what the kernel language has. Plain
     functions that it calls are read in the same way. ``@tl.constexpr`` does the same. A function of the language, such
     as ``tl.core.get_int_dtype``, stays what it is: it takes compile-time values already.
     """
-    return function if is_builtin(function) else CompileTimeFunction(function)
+    if is_builtin(function):
+        return function
+    return cast(FunctionT, CompileTimeFunction(cast(types.FunctionType, function)))

@@ -17,8 +17,10 @@ EXPLAINED = list(ROOMS)
 #: Rooms whose modules are in no cycle, imports inside functions and for type checkers counted: all of them.
 ACYCLIC = list(ROOMS)
 
-#: A lowering and the parts that it is made of name each other's types; at run time the parts know no lowering.
+#: A lowering and the parts that it is made of name each other's types; at run time the parts know no lowering. Tensors
+#: have the types of members that are attached to them at run time.
 MUTUAL_TYPES = {
+    ("deuteron.compiler.language.tensor", "deuteron.compiler.language.members"),
     ("deuteron.compiler.targets.cpu.emission", "deuteron.compiler.targets.cpu.lower"),
     ("deuteron.compiler.targets.cpu.masks", "deuteron.compiler.targets.cpu.lower"),
     ("deuteron.compiler.targets.simt.machine", "deuteron.compiler.targets.simt.lowering"),

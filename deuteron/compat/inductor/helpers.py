@@ -7,7 +7,7 @@ from typing import Any
 from deuteron import jit, next_power_of_2
 
 
-@jit  # type: ignore[call-overload]
+@jit
 def if_mask(mask, value):  # type: ignore[no-untyped-def]
     """``value`` where there is a mask, else None: ``other`` belongs to a mask."""
     if mask is None:
