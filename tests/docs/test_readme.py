@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import inspect
 import re
 import subprocess
 import sys
@@ -50,30 +52,35 @@ def test_error_message_of_the_language_page_is_what_the_compiler_says():
     assert str(caught.value) in (ROOT / "docs/language.md").read_text()
 
 
+#: What code on the page has beside names of the language: keywords, what calls and types are made of, parts of names.
+WORDS = re.findall(
+    r"\w+",
+    """and arch backend cas debug desc deuteron double for fp16 if in int ll or return round_f32_to_tf32 tensordesc tl
+    triton uint ull warp_size while xchg xor""",
+)
+
+
 def test_every_name_of_the_language_page_exists():
+    import deuteron
     import deuteron.language as tl
+    from deuteron.profiler import language as scopes
 
     text = (ROOT / "docs/language.md").read_text()
     table = text[text.index("## What exists") : text.index("## Semantics")]
     rows = [r.split("|") for r in table.splitlines() if r.startswith("| ") and "---" not in r]
-    skip = {
-        "if",
-        "while",
-        "for",
-        "tl",
-        "x",
-        "max",
-        "min",
-        "and",
-        "or",
-        "xor",
-        "xchg",
-        "cas",
-        "4x",
-        "sem",
+    holders = (tl, tl.tensor, tl.extra.libdevice, scopes, deuteron, builtins, dict)
+    parameters = {
+        name
+        for function in map(vars(tl).get, tl.__all__)
+        if inspect.isfunction(function)
+        for name in inspect.signature(function).parameters
     }
-    for row in rows[1:]:
-        for code in re.findall(r"`([^`]+)`", row[2]):
-            for name in re.findall(r"(?<![.=\w\"])[a-z]\w+(?![\w=(\"]*\")", code):
-                known = hasattr(tl, name) or hasattr(tl.tensor, name) or name in skip
-                assert known or name in code.split("(", 1)[-1] or code.startswith("x"), name
+    unknown = {
+        name
+        for row in rows[1:]
+        for code in re.findall(r"`([^`]+)`", row[2])
+        for name in re.findall(r"(?<![.=\w\"])[a-z]\w+(?![\w=(\"]*\")", code)
+        if not any(hasattr(holder, name) or hasattr(holder, f"{name}_rn") for holder in holders)
+        and not (name in parameters or name in WORDS or name in code.partition("(")[2] or code.startswith("x"))
+    }
+    assert not unknown
