@@ -394,7 +394,8 @@ def jit(
     ``do_not_specialize``: parameters (names or positions) whose value shall not lead to new variants.
     ``launch_metadata(grid, metadata, args)``: what profilers record for a launch. ``repr(specialization)``: the name
     that they show, made of its ``signature`` and ``constants``. ``debug``: compile ``tl.device_assert`` (the knob
-    TRITON_DEBUG does it for all kernels).
+    TRITON_DEBUG does it for all kernels). ``noinline`` is accepted and changes nothing: kernels inline what they call.
+    ``version`` is kept for programs that read it.
     """
     if fn is not None:
         return JITFunction(fn, **options)
