@@ -7,6 +7,43 @@ from functools import cache
 
 from .errors import TargetError
 
+KIB = 1024
+#: Of every target: threads of a block, 32-bit registers of a thread, and those of a multiprocessor, all of which one
+#: block may have (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+MOST_THREADS = 1024
+MOST_REGISTERS = 255
+REGISTER_FILE = 64 * KIB
+
+
+@dataclass(frozen=True)
+class MultiprocessorLimits:
+    """What one multiprocessor has. ``shared_bytes``: for all its blocks; ``reserved_bytes``: of each block's for the
+    system; ``shared_unit``: in which it is handed out."""
+
+    blocks: int
+    warps: int
+    shared_bytes: int
+    registers: int = REGISTER_FILE
+    reserved_bytes: int = KIB
+    shared_unit: int = 128
+
+
+#: By compute capability without its dot, also of GPUs that nothing is compiled for (the same table, of version 13.0).
+LIMITS = {
+    "70": MultiprocessorLimits(32, 64, 96 * KIB, reserved_bytes=0, shared_unit=256),
+    "72": MultiprocessorLimits(32, 64, 96 * KIB, reserved_bytes=0, shared_unit=256),
+    "75": MultiprocessorLimits(16, 32, 64 * KIB, reserved_bytes=0, shared_unit=256),
+    "80": MultiprocessorLimits(32, 64, 164 * KIB),
+    "86": MultiprocessorLimits(16, 48, 100 * KIB),
+    "87": MultiprocessorLimits(16, 48, 164 * KIB),
+    "89": MultiprocessorLimits(24, 48, 100 * KIB),
+    "90": MultiprocessorLimits(32, 64, 228 * KIB),
+    "100": MultiprocessorLimits(32, 64, 228 * KIB),
+    "103": MultiprocessorLimits(32, 64, 228 * KIB),
+    "120": MultiprocessorLimits(24, 48, 100 * KIB),
+    "121": MultiprocessorLimits(24, 48, 100 * KIB),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -20,9 +57,9 @@ class Target:
     def parse(text: str) -> Target:
         """Read ``cpu`` or ``cuda:90a``; raises TargetError naming what exists."""
         kind, _, arch = str(text).partition(":")
-        if text == "cpu" or (kind == "cuda" and arch in _CUDA):
+        if text == "cpu" or (kind == "cuda" and arch in FEATURES):
             return Target(kind, arch)
-        known = ["cpu", *(f"cuda:{a}" for a in _CUDA)]
+        known = ["cpu", *(f"cuda:{a}" for a in FEATURES)]
         raise TargetError(f"unknown target {text!r}", hint="known targets: " + ", ".join(known))
 
     @property
@@ -37,8 +74,13 @@ class Target:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory one block may use (CUDA C++ Programming Guide, table of technical specifications)."""
-        return _CUDA[self.arch] if self.arch else 0
+        """Shared memory that one block may use; 0 on the CPU."""
+        return self.limits.shared_bytes - self.limits.reserved_bytes if self.arch else 0
+
+    @property
+    def limits(self) -> MultiprocessorLimits:
+        """What a multiprocessor has. For GPUs only."""
+        return LIMITS[str(self.capability)]
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
@@ -57,16 +99,4 @@ FEATURES: dict[str, frozenset[str]] = {
     "100": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"}),
     "100a": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics", "setmaxnreg"}),
     "120": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"}),
-}
-
-# Opt-in shared memory per block in bytes.
-_CUDA = {
-    "80": 163 * 1024,
-    "86": 99 * 1024,
-    "89": 99 * 1024,
-    "90": 227 * 1024,
-    "90a": 227 * 1024,
-    "100": 227 * 1024,
-    "100a": 227 * 1024,
-    "120": 99 * 1024,
 }

@@ -1,8 +1,7 @@
 """How many blocks of a kernel a multiprocessor holds at once, and what keeps it from holding more.
 
-Limits per compute capability are those of the CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability" (13.0); how registers and shared memory are handed out is what ``cuda_occupancy.h`` of the toolkit computes.
-For an architecture that is not in the table nothing is said.
+Limits per compute capability are those of :mod:`deuteron.compiler.target`; how registers and shared memory are handed
+out is what ``cuda_occupancy.h`` of the toolkit computes. For an architecture that is not in the table nothing is said.
 """
 
 from __future__ import annotations
@@ -10,42 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from deuteron.compiler.target import LIMITS, MultiprocessorLimits
+
 #: What runs out first: "blocks" and "threads" are the multiprocessor's own limits.
 Limiter: TypeAlias = Literal["registers", "shared memory", "threads", "blocks"]
 
 WARP = 32
 #: Registers are handed out to warps in units, and belong to one of four parts of the multiprocessor.
 REGISTER_UNIT, PARTITIONS = 256, 4
-KIB = 1024
-
-
-@dataclass(frozen=True)
-class MultiprocessorLimits:
-    """What one multiprocessor has. ``shared_bytes``: for all its blocks; ``reserved_bytes``: of each block's for the
-    system; ``shared_unit``: in which it is handed out."""
-
-    blocks: int
-    warps: int
-    shared_bytes: int
-    registers: int = 64 * KIB
-    reserved_bytes: int = KIB
-    shared_unit: int = 128
-
-
-_LIMITS = {
-    "70": MultiprocessorLimits(32, 64, 96 * KIB, reserved_bytes=0, shared_unit=256),
-    "72": MultiprocessorLimits(32, 64, 96 * KIB, reserved_bytes=0, shared_unit=256),
-    "75": MultiprocessorLimits(16, 32, 64 * KIB, reserved_bytes=0, shared_unit=256),
-    "80": MultiprocessorLimits(32, 64, 164 * KIB),
-    "86": MultiprocessorLimits(16, 48, 100 * KIB),
-    "87": MultiprocessorLimits(16, 48, 164 * KIB),
-    "89": MultiprocessorLimits(24, 48, 100 * KIB),
-    "90": MultiprocessorLimits(32, 64, 228 * KIB),
-    "100": MultiprocessorLimits(32, 64, 228 * KIB),
-    "103": MultiprocessorLimits(32, 64, 228 * KIB),
-    "120": MultiprocessorLimits(24, 48, 100 * KIB),
-    "121": MultiprocessorLimits(24, 48, 100 * KIB),
-}
 
 
 @dataclass(frozen=True)
@@ -64,7 +35,7 @@ def occupancy(arch: str, *, threads: int, registers: int, shared_bytes: int) -> 
     ``arch``: a compute capability without its dot, such as "90". None where its limits are not known, or where not even
     one block fits.
     """
-    limits = _LIMITS.get(arch)
+    limits = LIMITS.get(arch)
     if limits is None or threads < 1:
         return None
     warps = -(-threads // WARP)

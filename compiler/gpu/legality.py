@@ -14,15 +14,12 @@ from dataclasses import dataclass
 from ..errors import IllegalSchedule
 from ..ir.core import Function, Op
 from ..options import Schedule, effective_options
+from ..target import MOST_THREADS, REGISTER_FILE
 from ..tile.assembly import InlineAssembly
 from ..tile.control import Condition, While
 from ..tile.passes.dce import decided_by
 from .arrays import READS
 
-#: Threads of a block, and registers of a processor, all of which one block may have (CUDA C++ Programming Guide,
-#: "Technical Specifications per Compute Capability").
-MOST_THREADS = 1024
-REGISTER_FILE = 64 * 1024
 _READING = (*READS, InlineAssembly)
 #: What makes a loop of its own in inline assembly.
 _BRANCH = re.compile(r"\bbra\b")

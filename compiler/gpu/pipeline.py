@@ -8,7 +8,7 @@ from ..errors import OutOfResources
 from ..ir.core import Function
 from ..launch_recipe import Guard, LaunchRecipe
 from ..options import Schedule
-from ..target import Target
+from ..target import MOST_THREADS, Target
 from ..tile.axis import analyze
 from ..tile.memory import GridWait
 from . import relayout_rules
@@ -18,7 +18,7 @@ from .barriers import insert_barriers
 from .fences import place_fences
 from .flight import let_fly
 from .homes import Costs, Homes
-from .legality import MOST_THREADS, require_legal
+from .legality import require_legal
 from .loads import begin_loads, keep_loads_first
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
 from .relayout import Relayout

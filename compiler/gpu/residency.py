@@ -15,20 +15,13 @@ from ..ir.types import Tile
 from ..launch_recipe import PROGRAMS, Guard
 from ..layout.fragments import WARPS_PER_GROUP
 from ..options import Schedule
-from ..target import Target
+from ..target import MOST_REGISTERS, REGISTER_FILE, Target
 from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
-from .legality import REGISTER_FILE
-from .room import MOST_REGISTERS
 from .streams import Stream
 from .views import unpermuted
 
-#: Shared memory that the system takes of each block, bytes (CUDA C++ Programming Guide, "Technical Specifications per
-#: Compute Capability": what one block may use is this much less than what a processor has).
-RESERVED_BYTES = 1024
-#: Threads that a processor of any target holds; some hold 2048.
-LEAST_CAPACITY = 1536
 #: About how many registers a thread has beside those of accumulators: operands, addresses, masks.
 OTHER_REGISTERS = 80
 #: Those of a consumer that finds its operands in shared memory: addresses, counters, what is on its way out.
@@ -63,9 +56,9 @@ def _blocks(stream: Stream, target: Target, schedule: Schedule) -> int:
     dots = [op for op in stream.loop.body.walk() if isinstance(op, Dot)]
     sums = sum(op.acc.type.size for op in dots if isinstance(op.acc.type, Tile))
     registers = min(schedule.maxnreg or REGISTER_FILE, sums // threads + OTHER_REGISTERS)
-    shared = stream.slots * sum(group.bytes for group in stream.groups) + RESERVED_BYTES
-    by_shared = (target.shared_bytes + RESERVED_BYTES) // shared
-    return min(by_shared, LEAST_CAPACITY // threads, REGISTER_FILE // (threads * registers))
+    shared = stream.slots * sum(group.bytes for group in stream.groups) + target.limits.reserved_bytes
+    by_shared = target.limits.shared_bytes // shared
+    return min(by_shared, 32 * target.limits.warps // threads, REGISTER_FILE // (threads * registers))
 
 
 def registers_between_products(function: Function, schedule: Schedule) -> int:
@@ -97,11 +90,11 @@ def slots_for_another_block(
     bytes_of_slot = sum(group.bytes for stream in streams for group in stream.groups)
     if not registers or slots <= 2:
         return None
-    capacity = target.shared_bytes + RESERVED_BYTES
-    held = capacity // (total + RESERVED_BYTES)
+    capacity, reserved = target.limits.shared_bytes, target.limits.reserved_bytes
+    held = capacity // (total + reserved)
     if held >= REGISTER_FILE // (32 * schedule.num_warps * registers):
         return None
-    surplus = total + RESERVED_BYTES - capacity // (held + 1)
+    surplus = total + reserved - capacity // (held + 1)
     fewer = slots + -surplus // bytes_of_slot
     return fewer if fewer >= 2 else None
 
@@ -118,11 +111,11 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
         return False
     warps = schedule.num_warps
     registers = sums // (32 * warps) + (LEAST_REGISTERS if plain else OTHER_REGISTERS)
-    shared = sum(stream.slots * group.bytes for stream in streams for group in stream.groups) + RESERVED_BYTES
+    rings = sum(stream.slots * group.bytes for stream in streams for group in stream.groups)
     return (
         all(dot.a.type.elem.bits > 8 for dot in dots)
         and 2 * registers * 32 * (warps + 1) <= REGISTER_FILE
-        and 2 * shared <= target.shared_bytes + RESERVED_BYTES
+        and 2 * (rings + target.limits.reserved_bytes) <= target.limits.shared_bytes
     )
 
 

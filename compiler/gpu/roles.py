@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from ..ir.core import Block, Effect, Function, Op, Value
 from ..options import Schedule
+from ..target import MOST_REGISTERS, REGISTER_FILE
 from ..tile.memory import Barrier, GridWait
 from ..tile.passes import dce
 from ..tile.records import Record
 from ..tile.shape import Permute
 from .arrays import READS, Arrays
 from .asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
-from .legality import REGISTER_FILE
 from .rings import Rings, StreamMemory
 from .streams import Group, Stream
 
@@ -29,8 +29,6 @@ RECORD_REGISTERS = 16
 #: What a producer does. What it brings may be the result of the kernel before, for which consumers wait in vain if it
 #: does not.
 COPYING: tuple[type[Op], ...] = (Acquire, Fetch, Advance, GridWait)
-#: Most registers of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
-_MOST_REGISTERS = 255
 
 
 def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool, resident_blocks: int) -> int:
@@ -69,14 +67,14 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
 def consumer_registers(schedule: Schedule) -> int:
     """Most registers of a thread of the consumers."""
     warps = schedule.num_warps
-    shared_out = _registers(warps)[1] if warps > GROUP_WARPS else _MOST_REGISTERS
-    return min(schedule.maxnreg or _MOST_REGISTERS, shared_out)
+    shared_out = _registers(warps)[1] if warps > GROUP_WARPS else MOST_REGISTERS
+    return min(schedule.maxnreg or MOST_REGISTERS, shared_out)
 
 
 def _registers(warps: int, producer: int = PRODUCER_REGISTERS) -> tuple[int, int]:
     """Registers of a thread of producer and consumers; what all have at first is shared out anew."""
     threads = 32 * (warps + GROUP_WARPS)
-    first = min(_MOST_REGISTERS, REGISTER_FILE // threads) // 8 * 8
+    first = min(MOST_REGISTERS, REGISTER_FILE // threads) // 8 * 8
     left = first * threads - producer * 32 * GROUP_WARPS
     return producer, min(240, left // (32 * warps) // 8 * 8)
 

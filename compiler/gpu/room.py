@@ -12,12 +12,10 @@ from dataclasses import replace
 from ..ir.core import Function, Value
 from ..ir.types import Scalar, Tile
 from ..options import Schedule
+from ..target import MOST_REGISTERS
 from ..tile.control import For
 from ..tile.matmul import Dot
 
-#: Registers of 32 bits that a thread can have (CUDA C++ Programming Guide, "Technical Specifications per Compute
-#: Capability").
-MOST_REGISTERS = 255
 #: With more warps than these a thread has fewer than 128 registers, and a block holds no more than before.
 MOST_WARPS = 16
 

@@ -8,9 +8,8 @@ from ..ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8, Element, Scalar
 from ..layout import LinearLayout, blocked, dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
 from ..layout.fragments import WARPS_PER_GROUP, WGMMA_MAX_N
 from ..options import Schedule
-from ..target import Target
+from ..target import REGISTER_FILE, Target
 from ..tile.matmul import Dot
-from .legality import REGISTER_FILE
 
 #: Registers of a thread that wgmma needs beside the accumulators of one instruction, or ptxas 13 refuses it (C7602);
 #: and where an accumulator takes several instructions, each with its own part of it (C7600: the most that was needed of

@@ -5,12 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deuteron.profiler.occupancy import _LIMITS, Occupancy, occupancy
+from deuteron.compiler.target import FEATURES, LIMITS, Target
+from deuteron.profiler.occupancy import Occupancy, occupancy
 
 
 def placed(arch: str, threads: int, registers: int, shared_bytes: int) -> int:
     """Blocks that fit, by giving each warp to the part of the multiprocessor with most registers left."""
-    limits = _LIMITS[arch]
+    limits = LIMITS[arch]
     left = [limits.registers // 4] * 4
     shared, warps, blocks = limits.shared_bytes, limits.warps, 0
     of_a_warp = (registers * 32 + 255) // 256 * 256
@@ -27,7 +28,7 @@ def placed(arch: str, threads: int, registers: int, shared_bytes: int) -> int:
 
 
 @given(
-    st.sampled_from(sorted(_LIMITS)), st.integers(1, 1024), st.integers(1, 255), st.integers(0, 230_000)
+    st.sampled_from(sorted(LIMITS)), st.integers(1, 1024), st.integers(1, 255), st.integers(0, 230_000)
 )  # a kernel that uses no register does not exist
 def test_as_many_as_can_be_placed(arch: str, threads: int, registers: int, shared_bytes: int) -> None:
     found = occupancy(arch, threads=threads, registers=registers, shared_bytes=shared_bytes)
@@ -54,3 +55,10 @@ def test_documented_figures() -> None:
 
 def test_nothing_is_said_of_unknown_devices() -> None:
     assert occupancy("35", threads=128, registers=32, shared_bytes=0) is None
+
+
+def test_every_target_has_limits_and_a_block_may_use_all_but_what_is_reserved() -> None:
+    for arch in FEATURES:
+        target = Target.parse(f"cuda:{arch}")
+        assert occupancy(str(target.capability), threads=32, registers=32, shared_bytes=target.shared_bytes) is not None
+        assert occupancy(str(target.capability), threads=32, registers=32, shared_bytes=target.shared_bytes + 1) is None

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from deuteron.compiler.target import MOST_REGISTERS
+
 from .inferred_space import FoundConstraint
 from .roles import FoundRole
 from .subject import Subject
@@ -89,8 +91,11 @@ class TileLimits:
             if "num_warps" not in self.searched:
                 continue
             most = ACCUMULATED if products else HELD
-            share = "half of a thread's 255 registers" if products else "a quarter of a thread's 255 registers"
-            yield FoundConstraint(f"{tile} <= {most} * num_warps", f"a tile of {tile} elements may take {share}")
+            share = "half" if products else "a quarter"
+            yield FoundConstraint(
+                f"{tile} <= {most} * num_warps",
+                f"a tile of {tile} elements may take {share} of a thread's {MOST_REGISTERS} registers",
+            )
             yield FoundConstraint(
                 f"{tile} >= 32 * num_warps or num_warps == 1",
                 "with fewer elements than threads some repeat others' work",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Roles
-from deuteron.compiler.gpu.residency import RESERVED_BYTES
 from deuteron.compiler.target import Target
 
 # As the gradients of attention: what is computed from two products is an operand of two others.
@@ -55,11 +54,11 @@ def test_loops_one_after_the_other_are_not_one(to_gpu) -> None:
 
 
 def test_rings_have_fewer_slots_where_another_block_fits_then(to_gpu) -> None:
-    capacity = Target.parse("cuda:90a").shared_bytes + RESERVED_BYTES
+    limits = Target.parse("cuda:90a").limits
     slots = {asked: lowered(to_gpu, 4, asked).num_slots for asked in (3, 9, 12, 16)}
     assert slots[3] == 3 and slots[9] == 9, "two blocks fit as it is"
     assert 9 < slots[12] < 12 and slots[16] == slots[12]
-    assert 2 * (lowered(to_gpu, 4, 12).allocation.total + RESERVED_BYTES) <= capacity
+    assert 2 * (lowered(to_gpu, 4, 12).allocation.total + limits.reserved_bytes) <= limits.shared_bytes
 
 
 def test_a_block_too_large_for_two_keeps_its_slots(to_gpu) -> None:
