@@ -29,7 +29,7 @@ def _rmw(state: Lowering, op: AtomicRMW) -> None:
     alone = state.only_thread(op.pointer.type.layout)
     made: list[str | None] = [None] * len(pointer)
     extremum = elem in (F32, F64) and op.kind in ("min", "max")
-    with _ordered(state, op, several=extremum or len(pointer.unique()) > 1) as order:
+    with _ordered(state, op, several=len(pointer.unique()) > 1) as order:
         for i in pointer.unique():
             predicate = state.both(alone, mask[i] if mask is not None else None)
             if extremum:
@@ -68,7 +68,11 @@ def _ordered(state: Lowering, op: AtomicRMW | AtomicCAS, *, several: bool) -> It
 
 
 def _float_extremum(state: Lowering, op: AtomicRMW, order: str, address: str, value: str, predicate: str | None) -> str:
-    """Floats compare like integers: in order where the sign is plus, in reverse order where it is minus."""
+    """Floats compare like integers: in order where the sign is plus, in reverse order where it is minus.
+
+    A thread performs one of two atomics. Each has ``order``, whose fences stand in its branch then, so that threads
+    that perform neither pass them by.
+    """
     elem = op.value.type.scalar
     word = f"i{elem.bits}"
     bits = state.text.op(f"bitcast {register_type(elem)} {value} to {word}")

@@ -96,6 +96,25 @@ def test_one_element_a_thread_that_is_read_has_the_order_itself(from_text, check
     assert "fence." not in ptx
 
 
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
+@pytest.mark.parametrize("sem", ["relaxed", "release", "acquire", "acq_rel"])
+@pytest.mark.parametrize("kind, dtype", [("max", "fp32"), ("min", "fp64")])
+def test_an_extremum_of_floats_has_the_order_itself(from_text, run_function, rng, target, sem, kind, dtype) -> None:
+    text = f"""
+def k(x, out):
+    tl.atomic_{kind}(out, tl.load(x + tl.program_id(0)), sem="{sem}")
+"""
+    sample = from_text(text, {"x": f"*{dtype}", "out": f"*{dtype}"})
+    x = rng.normal(size=5).astype(DTYPES[dtype])
+    out = np.array([-np.inf if kind == "max" else np.inf], x.dtype)
+    run_function(sample.tile(), (5,), [x, out], 4, target)
+    assert out[0] == getattr(x, kind)()
+    found = re.findall(r"fence[\w.]+|atom[\w.]+", sample.program(target).llvm)
+    bits, other = 8 * x.itemsize, "min" if kind == "max" else "max"
+    order = f"atom.global.gpu.{sem}"
+    assert found == [f"{order}.{kind}.s{bits}", f"{order}.{other}.u{bits}"]  # exactly one of them is performed
+
+
 def test_what_is_read_is_no_update(from_text) -> None:
     text = "def k(out, old):\n    i = tl.arange(0, 1024)\n    tl.store(old + i, tl.atomic_add(out + i, 1.0))\n"
     sample = from_text(text, {"out": "*fp32:16", "old": "*fp32:16"})
