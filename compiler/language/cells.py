@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import TypeMismatch
@@ -28,9 +28,9 @@ class Cells:
         """Write ``value``, converted to the element type; what is outside the array is left out."""
         memory.store(self.pointers, value, self.inside)
 
-    def update(self, atomic: Callable[..., tensor], value: tensor) -> None:
-        """Combine ``value`` with the elements, by one of the language's atomics, in no order among others."""
-        atomic(self.pointers, value, self.inside, sem="relaxed")
+    def update(self, kind: str, value: tensor) -> None:
+        """Combine ``value`` with the elements, by the atomic of ``kind``, in no order among others."""
+        memory.read_modify_write(kind, self.pointers, value, self.inside, "relaxed", None)
 
 
 def cells(base: tensor, sizes: Sequence[Operand], steps: Sequence[Operand], indices: Sequence[tensor]) -> Cells:

@@ -10,7 +10,6 @@ from ..errors import TypeMismatch
 from ..ir.types import F32, I1, I32, I64, Element, Pointer, Tile
 from ..tile.blocks import PADDING
 from ..tile.elementwise import Bitcast
-from . import memory
 from .arithmetic import add, as_tensor, bit_and, cast, cast_to, compare, shift_right, where
 from .boxes import ArrayBlock, array_pointer, block_of, extents, offsets_of
 from .builtin import builtin
@@ -154,14 +153,12 @@ class tensor_descriptor(Structure):  # noqa: N801 -- the language's own name
 
 
 def _atomic(kind: str) -> Callable[..., None]:
-    combine: Callable[..., tensor] = getattr(memory, f"atomic_{kind}")
-
     def method(self: tensor_descriptor, offsets: object, value: tensor) -> None:
         what = f"atomic_{kind} of a tensor descriptor"
         places = offsets_of(offsets, len(self.block_shape), f"offsets of {what}")
         if value.shape != self.block_shape:
             raise TypeMismatch(f"{what} takes a value of shape {list(self.block_shape)}, got {value.type}")
-        cells(self.base, self.sizes, self.steps, box(places, self.block_shape)).update(combine, value)
+        cells(self.base, self.sizes, self.steps, box(places, self.block_shape)).update(kind, value)
 
     method.__name__ = method.__qualname__ = f"atomic_{kind}"
     method.__doc__ = f"""tl.atomic_{kind} of ``value`` with the block at index ``offsets``, relaxed; what is outside the

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..errors import TypeMismatch
+from ..ir.types import BF16, F16
 from ..tile import memory as mem
 from .arithmetic import as_condition, broadcast_all, broadcast_shape, broadcast_to_shape
 from .block_pointers import BlockPointer, load_block, store_block
@@ -127,7 +128,7 @@ def store(
     )
 
 
-def _atomic(
+def read_modify_write(
     kind: str,
     pointer: tensor,
     value: Operand,
@@ -135,6 +136,7 @@ def _atomic(
     sem: str | None,
     scope: str | None,
 ) -> tensor:
+    """The atomic of ``kind``, of all types that tile IR has it for; operands as those of the language's functions."""
     pointee = pointee_of(pointer, f"atomic_{kind}")
     x = cast_operand(value, pointee)
     pointer, x = broadcast_all(pointer, x)
@@ -175,7 +177,13 @@ def _read_modify_write(kind: str, meaning: str) -> AtomicFunction:
         sem: str | None = None,
         scope: str | None = None,
     ) -> tensor:
-        return _atomic(kind, pointer, val, mask, sem, scope)
+        pointee = pointee_of(pointer, f"atomic_{kind}")
+        if kind in ("max", "min") and pointee in (F16, BF16):
+            raise TypeMismatch(
+                f"atomic_{kind} of {pointee} does not exist",
+                hint=f"use memory of float32 or float64, or atomic_{kind} of a tensor descriptor",
+            )
+        return read_modify_write(kind, pointer, val, mask, sem, scope)
 
     function.__name__ = function.__qualname__ = f"atomic_{kind}"
     function.__doc__ = (

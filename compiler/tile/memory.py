@@ -96,8 +96,8 @@ def _check_atomic(op: AtomicRMW | AtomicCAS, mask: Value | None) -> tuple[Tile, 
 
 #: The float types of each kind of atomic, beside the integers.
 _FLOATS = {
-    "add": ", float16, bfloat16, float32 or float64",
-    **dict.fromkeys(("max", "min", "xchg"), ", float32 or float64"),
+    **dict.fromkeys(("add", "max", "min"), ", float16, bfloat16, float32 or float64"),
+    "xchg": ", float32 or float64",
 }
 
 
@@ -118,13 +118,14 @@ class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
     def infer(self) -> tuple[Tile, ...]:
         """Result: the pointee in the pointers' shape, and the value's type.
 
-        Raises TypeMismatch for types below 16 bits, for 16 bits except float ``add``, and for floats in and, or, xor.
+        Of a NaN and a number the extremum is the number. Raises TypeMismatch for types below 16 bits, for 16 bits
+        except ``add`` and extrema of floats, and for floats in and, or, xor.
         """
         made = _check_atomic(self, self.mask)
         if self.kind not in RMW_KINDS:
             raise self.fail(f"unknown atomic {self.kind!r}", hint=", ".join(RMW_KINDS))
         elem = made[0].elem
-        if isinstance(elem, Scalar) and elem.bits == 16 and not (elem.is_float and self.kind == "add"):
+        if isinstance(elem, Scalar) and elem.bits == 16 and not (elem.is_float and self.kind in ("add", "max", "min")):
             raise self.fail(
                 f"atomic_{self.kind} of {elem} does not exist",
                 hint=f"use memory of int32, uint32, int64, uint64{_FLOATS.get(self.kind, '')}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -73,6 +74,19 @@ def test_atomics_of_a_block(launch, rng, kind, combine, dtype):
     x, out = (rng.integers(low, 100, shape).astype(dtype) for shape in ((32, 64), (20, 40)))
     got = launch(updated, (2, 2), x, out, 20, 40, KIND=kind, BR=16, BC=32)[1]
     assert np.array_equal(got, combine(out, x[:20, :40]))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize(("kind", "combine"), [("max", np.fmax), ("min", np.fmin)])
+def test_extrema_of_halves(launch, normal, dtype, kind, combine):
+    """Of a NaN and a number the number is left, as PTX has it."""
+    x, out = normal(32, 64).astype(dtype), normal(20, 40).astype(dtype)
+    x[3, :9], out[2:5, 4:12] = np.nan, np.nan
+    out[7, :4] = 0, -np.inf, np.inf, 0.0
+    got = launch(updated, (2, 2), x, out, 20, 40, KIND=kind, BR=16, BC=32)[1]
+    wide = combine(out.astype(np.float32), x[:20, :40].astype(np.float32))
+    assert np.array_equal(got.astype(np.float32), wide, equal_nan=True)
+    assert np.isnan(wide).any()
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ class PtxMachine(simt.SimtTarget):
     def compare_and_swap(
         self,
         state: simt.Lowering,
-        op: AtomicCAS,
+        op: AtomicRMW | AtomicCAS,
         order: str,
         address: str,
         expected: str,

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from ...gpu.ops import Agree, VectorUpdate
 from ...gpu.scratch import is_shared_by_threads
 from ...ir.core import Value
-from ...ir.types import F32, F64, SCALARS
+from ...ir.types import SCALARS
 from ...tile.memory import AtomicCAS, AtomicRMW
 from .convert import from_integer, to_integer
+from .elementwise import intrinsic
 from .lowering import Lowering, reach_of, rule
 from .registers import register_type
 from .vectors import groups_of, load_shared, packed_words, words_of
@@ -28,11 +29,13 @@ def _rmw(state: Lowering, op: AtomicRMW) -> None:
     mask = state.values[op.mask] if op.mask is not None else None
     alone = state.only_thread(op.pointer.type.layout)
     made: list[str | None] = [None] * len(pointer)
-    extremum = elem in (F32, F64) and op.kind in ("min", "max")
+    extremum = elem.is_float and op.kind in ("min", "max")
     with _ordered(state, op, several=len(pointer.unique()) > 1) as order:
         for i in pointer.unique():
             predicate = state.both(alone, mask[i] if mask is not None else None)
-            if extremum:
+            if extremum and elem.bits == 16:
+                made[i] = _half_extremum(state, op, order, pointer[i], value[i], predicate)
+            elif extremum:
                 made[i] = _float_extremum(state, op, order, pointer[i], value[i], predicate)
             else:
                 made[i] = state.machine.atomic(state, op, order, op.kind, elem, pointer[i], value[i], predicate)
@@ -84,6 +87,28 @@ def _float_extremum(state: Lowering, op: AtomicRMW, order: str, address: str, va
     second = state.machine.atomic(state, op, order, reverse, unsigned, address, bits, state.both(predicate, negative))
     chosen = state.text.op(f"select i1 {positive}, {word} {first}, {word} {second}")
     return from_integer(state, chosen, elem)
+
+
+def _half_extremum(state: Lowering, op: AtomicRMW, order: str, address: str, value: str, predicate: str | None) -> str:
+    """Compare and swap until nobody came between: integers of 16 bits have no extrema. The first guess is zero, which
+    is also what threads find that do not take part, and leave with."""
+    elem = op.value.type.scalar
+    text, kind = state.text, register_type(elem)
+    before, again, after = state.block, text.fresh("again"), text.fresh("after")
+    text.do(f"br label %{again}")
+    state.begin(again)
+    head = text.current
+    text.chunk()
+    guess = "%" + text.fresh("guess")
+    old = text.op(f"bitcast i16 {guess} to {kind}")
+    best = intrinsic(state, f"{op.kind}num", kind, old, value)
+    new = text.op(f"bitcast {kind} {best} to i16")
+    found = state.machine.compare_and_swap(state, op, order, address, guess, new, predicate)
+    head.append(f"  {guess} = phi i16 [0, %{before}], [{found}, %{again}]")
+    done = text.op(f"icmp eq i16 {found}, {guess}")
+    text.do(f"br i1 {done}, label %{after}, label %{again}")
+    state.begin(after)
+    return from_integer(state, found, elem)
 
 
 @rule(AtomicCAS)

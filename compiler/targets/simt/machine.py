@@ -137,7 +137,7 @@ class SimtTarget(ABC):
         """The old value of a read-modify-write of ``kind`` on ``elem``, in the scope of ``op``; ``order``: one of
         SEMANTICS.
 
-        Floats are only added and exchanged: their extrema arrive as those of integers.
+        Floats are only added and exchanged: their extrema arrive as those of integers, or as compare-and-swap.
 
         Raises:
             UnsupportedOp: the target has no such operation.
@@ -145,9 +145,17 @@ class SimtTarget(ABC):
 
     @abstractmethod
     def compare_and_swap(
-        self, state: Lowering, op: AtomicCAS, order: str, address: str, expected: str, value: str, predicate: str | None
+        self,
+        state: Lowering,
+        op: AtomicRMW | AtomicCAS,
+        order: str,
+        address: str,
+        expected: str,
+        value: str,
+        predicate: str | None,
     ) -> str:
-        """The old value of a compare-and-swap; operands and result are integers of the element's width."""
+        """The old value of a compare-and-swap, in the scope of ``op``, and zero where ``predicate`` (None: always) does
+        not hold; operands and result are integers of the element's width."""
 
     @abstractmethod
     def update(

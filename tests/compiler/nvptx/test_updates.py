@@ -163,3 +163,33 @@ def test_the_simulator_knows_what_is_not_aligned(from_text) -> None:
     program = from_text(text, {"out": "*fp32:16", "n": "i32:16"}).program()
     with pytest.raises(SimulationError, match="red of 16 bytes"):
         simulate(program.llvm, (1,), [np.zeros(513, np.float32), 1], program.num_warps, program.shared_bytes)
+
+
+#: Programs that all update one row, whose last elements are outside the array, each with several rows at once.
+HALVES = """
+def k(x, out, n, M: tl.constexpr, N: tl.constexpr):
+    row = tl.program_id(0) * M + tl.arange(0, M)
+    tile = tl.load(x + row[:, None] * N + tl.arange(0, N)[None, :])
+    tl.make_tensor_descriptor(out, [M, n], [0, 1], [M, N]).atomic_{kind}([0, 0], tile)
+"""
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:100a", "cuda:120"])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_extrema_of_halves_compare_and_swap(from_text, run_function, check_ptx, rng, target, dtype, kind) -> None:
+    signature = {"x": f"*{dtype}:16", "out": f"*{dtype}:16", "n": "i32"}
+    sample = from_text(HALVES.format(kind=kind), signature, {"M": 16, "N": 16})
+    x = rng.normal(size=(48, 16)).astype(DTYPES[dtype])
+    x[:, 0], x[5:, 1], x[30:40] = np.nan, np.nan, np.nan
+    out = np.zeros(16, x.dtype)
+    out[:2] = np.nan
+    old = out.astype(np.float32)
+    extremum = {"max": np.fmax, "min": np.fmin}[kind]
+    expected = extremum(old, extremum.reduce(x.astype(np.float32)))
+    expected[14:] = old[14:]
+    run_function(sample.tile(), (3,), [x, out, 14], 4, target)
+    np.testing.assert_array_equal(out.astype(np.float32), expected)
+    ptx = check_ptx(sample, target)
+    assert ptx.count("atom.global.gpu.relaxed.cas.b16") == 2  # two elements a thread
+    assert f"{kind}.{'f16' if dtype == 'fp16' else 'bf16'}" in ptx
