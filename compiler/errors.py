@@ -168,11 +168,12 @@ class AssemblerError(DeuteronError):
 
 
 class OutOfResources(DeuteronError):
-    """A variant needs more of a hardware resource (shared memory, registers, threads) than the target has."""
+    """A variant needs more of a hardware resource (shared memory, registers, threads) than the target has. The message
+    is in Triton's words, which programs look for."""
 
     def __init__(self, resource: str, required: int, limit: int, *, hint: str | None = None) -> None:
         super().__init__(
-            f"out of resource: {resource}: the kernel needs {required}, the target has {limit}",
+            f"out of resource: {resource}, Required: {required}, Hardware limit: {limit}",
             hint=hint or "smaller block sizes or more warps reduce the need",
         )
         self.resource = resource

@@ -111,7 +111,7 @@ def test_every_option_is_tried() -> None:
     assert set(OTHERS) == set(SCHEDULE_OPTIONS) == {field.name for field in fields(Schedule)}
     with pytest.raises(DeuteronError, match="num_ctas = 3"):
         Schedule(num_ctas=3)
-    with pytest.raises(OutOfResources, match="threads: the kernel needs 4096"):
+    with pytest.raises(OutOfResources, match="threads, Required: 4096, Hardware limit: 1024"):
         SAMPLES[1].code("cuda:90a", num_warps=128)
     with pytest.raises(ImpossibleOption, match="power of 2"):
         Schedule(num_warps=48)

@@ -179,7 +179,7 @@ def test_when_all_fail_each_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "fill: none of 3 configurations can run" in text
     for block in (64, 128, 256):
         assert f"BLOCK: {block}, num_warps: 4" in text
-        assert f"the kernel needs {block}, the target has 10" in text
+        assert f"out of resource: shared memory, Required: {block}, Hardware limit: 10" in text
 
 
 def test_wrong_kernels_are_not_hidden() -> None:

@@ -44,7 +44,7 @@ def test_helper_warps_count_as_threads(driver: FakeDriver) -> None:
     kernel = load(LaunchRecipe(384))
     kernel.launch((1, 1, 1), (X, Y, 1, 1, 1), None)
     assert driver.launches[0].block == (384, 1, 1)
-    with pytest.raises(OutOfResources, match="threads: the kernel needs 1152"):
+    with pytest.raises(OutOfResources, match="threads, Required: 1152, Hardware limit: 1024\nhint: use fewer warps"):
         load(LaunchRecipe(1152))
 
 

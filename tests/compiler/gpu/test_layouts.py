@@ -310,6 +310,6 @@ def test_verifier_names_layouts_that_do_not_fit(to_gpu) -> None:
 
 def test_too_much_scratch_is_out_of_resources(to_gpu) -> None:
     constexprs = {"M": 256, "N": 256, "BK": 512, "P": "tf32"}
-    with pytest.raises(OutOfResources, match="shared memory: the kernel needs 262144") as caught:
+    with pytest.raises(OutOfResources, match="shared memory, Required: 262144") as caught:
         to_gpu(MATMUL, SIGNATURE, constexprs, warps=8, target="cuda:80")
     assert caught.value.limit == 163 * 1024

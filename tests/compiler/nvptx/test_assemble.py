@@ -345,7 +345,7 @@ def test_ptxas_does_not_wait_for_a_process_forked_meanwhile(ptx_of) -> None:
 
 def test_too_much_shared_memory_is_refused_before_code_generation(matmul) -> None:
     sample = matmul("fp32", (512, 512, 512), (256, 256, 256), 8)
-    with pytest.raises(OutOfResources, match="shared memory.*the target has 101376"):
+    with pytest.raises(OutOfResources, match="shared memory.*Hardware limit: 101376"):
         sample.gpu("cuda:86")
 
 
