@@ -74,6 +74,45 @@ assert calls[-1][1]["is_manual_warmup"] and calls[-1][1]["compile"]["is_warmup"]
     )
 
 
+def test_a_kernel_that_lets_go_of_its_module_tells_so(program):
+    shown = program(
+        KERNEL
+        + """
+import multiprocessing
+gone = []
+def hook(module, function, name, group, hash): gone.append((module, function, name, group, hash))
+knobs.runtime.kernel_unload_hook.add(hook)
+first = add.warmup(x, out, 100, BLOCK=64, grid=(2,))
+assert first.module is None and first.function is None
+first.__del__()
+assert not gone, "nothing is loaded"
+knobs.runtime.kernel_unload_hook.add(lambda *facts: print("unloaded here", flush=True))
+first._init_handles()
+handles = first.module, first.function
+assert all(handles)
+child = multiprocessing.get_context("fork").Process(target=first.__del__)
+child.start()
+child.join()
+assert child.exitcode == 0
+launch()
+assert first.module == handles[0]
+first.__del__()
+assert gone == [(*handles, "add", {}, first.hash)] and first.module is None and first.function is None
+first.__del__()
+launch()  # the launch has the code
+assert out[0] == 1 and len(gone) == 1
+first[(2,)](x, out, 100)  # loads it again
+assert first.module is not None and len(gone) == 1
+source = triton.compiler.ASTSource(add, {"x": "*fp32", "out": "*fp32", "n": "i32"}, {"BLOCK": 32})
+other = triton.compile(source)
+other._init_handles()
+del other
+assert len(gone) == 2  # and nothing when the process ends, of the first one
+"""
+    )
+    assert shown == "unloaded here\n" * 2
+
+
 def test_a_specialization_is_compiled_before_its_first_launch(program):
     program(
         KERNEL

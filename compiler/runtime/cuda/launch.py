@@ -108,19 +108,20 @@ class LoadedOnCuda:
         self._packs: list[ArgumentPack] = []
         self._image = kernel.code()
         cuda.make_current(device.index)
-        self._module = cuda.call("cuModuleLoadData", self._image)
-        self._function = cuda.integer("cuModuleGetFunction", self._module, kernel.metadata.name.encode())
+        # Never unloaded: a CUDA graph may hold launches of it, and nobody can be asked whether one does.
+        self.module = cuda.integer("cuModuleLoadData", self._image)
+        self.function = cuda.integer("cuModuleGetFunction", self.module, kernel.metadata.name.encode())
         if self._shared > _SHARED_WITHOUT_OPT_IN:
             attribute = cuda.bindings().CUfunction_attribute
             cuda.call(
                 "cuFuncSetAttribute",
-                self._function,
+                self.function,
                 attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 self._shared,
             )
         several_gpus = cuda.cuda_device_count() > 1
         self._launch = _in_context(lib, device.index) if several_gpus else lib.cuLaunchKernelEx
-        self._handle = address_argument(self._function)
+        self._handle = address_argument(self.function)
         self._scope = self._names()
 
     @functools.cached_property
@@ -221,7 +222,7 @@ class LoadedOnCuda:
     def _too_large(self, grid: GridShape) -> LaunchError:
         """Why a cooperative launch was refused, with the number of programs for which the device has room."""
         recipe, device = self._recipe, self.device
-        fit = cuda.integer("cuOccupancyMaxActiveBlocksPerMultiprocessor", self._function, recipe.threads, self._shared)
+        fit = cuda.integer("cuOccupancyMaxActiveBlocksPerMultiprocessor", self.function, recipe.threads, self._shared)
         most = fit * (device.properties.sm_count or 1)
         return LaunchError(
             f"{self._name}: launch_cooperative_grid=True runs all programs at the same time, the grid {grid} has"

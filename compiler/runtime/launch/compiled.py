@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +26,7 @@ from ..variant.pipeline import STAGES, Artifact, build, check_stage, produce
 from ..variant.variant import Variant
 from .grid import Grid, grid_of
 from .guards import Guards, broken_by, variant_without
-from .hooks import LaunchEvent, VariantLoad, VariantReady, installed, launch_with_hooks
+from .hooks import LaunchEvent, VariantLoad, VariantReady, VariantUnload, installed, launch_with_hooks
 from .lines import note_loaded
 from .loaded import Loaded
 from .loading import load
@@ -89,6 +91,7 @@ class CompiledKernel:
         self._others: dict[tuple[Guard, ...], CompiledKernel] = {}
         self._artifacts = artifacts
         self._loaded: dict[str, Loaded] = {}
+        self._owner = 0  # the process that loaded it
         self._lock = threading.Lock()
 
     @property
@@ -155,9 +158,34 @@ class CompiledKernel:
         name: programs call it before they ask for registers. Raises as :meth:`loaded`."""
         self.loaded(self._home())
 
+    @property
+    def module(self) -> int | None:
+        """The driver's handle of the module on the device that it was loaded onto first, as Triton has it; None before
+        that, and once the kernel has let go of it."""
+        return next((held.module for held in self._loaded.values()), None)
+
+    @property
+    def function(self) -> int | None:
+        """The handle of the kernel in :attr:`module`."""
+        return next((held.function for held in self._loaded.values()), None)
+
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Let go of what is loaded, and tell so; a launch loads it again. The code itself stays where it is, for CUDA
+        graphs and for the launches that have it. Processes that were forked tell nothing, nor does one that ends:
+        ``ending`` is kept here since names of modules may mean nothing then."""
+        loaded: dict[str, Loaded] = getattr(self, "_loaded", {})
+        if not loaded or ending():
+            return
+        self._loaded = {}
+        if self._owner != os.getpid():
+            return
+        for held in loaded.values():
+            installed.tell(VariantUnload(self.metadata, held.device, held.module, held.function))
+
     def _load(self, device: Device) -> Loaded:
         installed.tell(VariantLoad(self.metadata, device, done=False))
         made = load(self, device)
+        self._owner = os.getpid()
         if self.variant is not None and self.variant.lined:
             note_loaded(self.code())
         installed.tell(VariantLoad(self.metadata, device, done=True))

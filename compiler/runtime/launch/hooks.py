@@ -1,7 +1,7 @@
 """Launch hooks: how a profiler sees every kernel launch. With no hook installed a launch pays one attribute read.
 
 Listeners see the rarer events before a first launch: a process needs a variant, has it (compiled or from the
-cache), and loads it onto a device; ``@autotune`` has chosen.
+cache), and loads it onto a device; ``@autotune`` has chosen. They also see when nobody has a loaded kernel any more.
 """
 
 from __future__ import annotations
@@ -85,6 +85,17 @@ class VariantLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantUnload:
+    """A compiled kernel that was loaded onto a device is no more, or lets go of what was loaded. ``module`` and
+    ``function``: as :class:`~.loaded.Loaded` has them."""
+
+    metadata: KernelMetadata
+    device: Device
+    module: int
+    function: int
+
+
+@dataclass(frozen=True, slots=True)
 class SearchDone:
     """A search of ``@autotune`` chose a configuration. ``timings_ms`` has median, 20th and 80th percentile by
     configuration. ``seconds`` is what the search took; None where all timings were on disk."""
@@ -96,7 +107,7 @@ class SearchDone:
     seconds: float | None
 
 
-VariantEvent = VariantRequest | VariantReady | VariantLoad | SearchDone
+VariantEvent = VariantRequest | VariantReady | VariantLoad | VariantUnload | SearchDone
 VariantListener = Callable[[VariantEvent], object]
 
 
@@ -145,8 +156,8 @@ def remove_launch_hook(hook: LaunchHook) -> None:
 
 
 def add_variant_listener(listener: VariantListener) -> None:
-    """Call ``listener`` with every :class:`VariantRequest`, :class:`VariantReady`, :class:`VariantLoad` and
-    :class:`SearchDone` from now on; adding it twice changes nothing."""
+    """Call ``listener`` with every :class:`VariantRequest`, :class:`VariantReady`, :class:`VariantLoad`,
+    :class:`VariantUnload` and :class:`SearchDone` from now on; adding it twice changes nothing."""
     with _lock:
         if not any(known is listener for known in installed.listeners):
             installed.listeners = (*installed.listeners, listener)

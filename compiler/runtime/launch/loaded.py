@@ -59,6 +59,16 @@ class Loaded(Protocol):
         """Where the kernel is loaded."""
         ...
 
+    @property
+    def module(self) -> int:
+        """The driver's handle of what was loaded; on a CPU the address of the code."""
+        ...
+
+    @property
+    def function(self) -> int:
+        """The driver's handle of the kernel in it; on a CPU its address."""
+        ...
+
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
         """Run the kernel on machine values: addresses and numbers in signature order, of an instrumented kernel the
         address of its buffer after them; the grid has no zero."""

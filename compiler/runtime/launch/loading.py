@@ -54,6 +54,7 @@ class LoadedOnCpu:
             self._anchor = time.perf_counter_ns(), self._kernel.clock()
         self._threads = grid_threads()
         self._epoch = knobs.epoch.value
+        self.module = self.function = self._kernel.address
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
         """Run all programs on the CPU's threads and return when they have ended; ``stream`` means nothing here."""

@@ -54,7 +54,8 @@ class LoadedKernel:
         self.name = name
         self._object = LoadedObject(object_code)
         self._clock: Callable[[], int] | None = None
-        self._entry = _ENTRY(self._object.address(name))
+        self.address = self._object.address(name)
+        self._entry = _ENTRY(self.address)
         info = json.loads(ctypes.string_at(self._object.data_address(INFO_SYMBOL)))
         self.scratch_bytes: int = info["scratch_bytes"]
         self.asserts: list[tuple[str, str]] = [(m, w) for m, w in info["asserts"]]

@@ -15,6 +15,7 @@ from deuteron.compiler.runtime.launch.hooks import (
     VariantLoad,
     VariantReady,
     VariantRequest,
+    VariantUnload,
     add_launch_hook,
     add_variant_listener,
     remove_launch_hook,
@@ -106,6 +107,7 @@ class RuntimeHooks(Protocol):
     launch_exit_hook: Any
     kernel_load_start_hook: Any
     kernel_load_end_hook: Any
+    kernel_unload_hook: Any
     jit_cache_hook: Any
     jit_post_compile_hook: Any
 
@@ -140,7 +142,7 @@ class Bridge:
             hook(LaunchFacts(event))
 
     def tell(self, event: VariantEvent) -> None:
-        """Before and after a variant is made or loaded, and after a search."""
+        """Before and after a variant is made or loaded, when a kernel lets go of it, and after a search."""
         runtime = self._runtime()
         match event:
             case VariantRequest():
@@ -154,6 +156,9 @@ class Bridge:
                 hook = runtime.kernel_load_end_hook if event.done else runtime.kernel_load_start_hook
                 if hook is not None:
                     hook(None, None, event.metadata.name, {}, event.metadata.hash)
+            case VariantUnload():
+                if (hook := runtime.kernel_unload_hook) is not None:
+                    hook(event.module, event.function, event.metadata.name, {}, event.metadata.hash)
             case SearchDone():
                 if (listener := self._searches()) is not None:
                     listener(**_search_facts(event))

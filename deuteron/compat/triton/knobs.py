@@ -204,6 +204,8 @@ class RuntimeKnobs(KnobGroup):
     launch_exit_hook: HookChain = HookChain(reversed=True)
     kernel_load_start_hook: HookChain = HookChain()
     kernel_load_end_hook: HookChain = HookChain(reversed=True)
+    #: Called when a kernel that was loaded is no more; its code stays in the GPU's memory, for CUDA graphs.
+    kernel_unload_hook: HookChain = HookChain()
     #: Called before a variant is compiled, and afterwards; what they return is not looked at.
     jit_cache_hook: JitHook | None = None
     jit_post_compile_hook: JitHook | None = None
