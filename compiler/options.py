@@ -72,7 +72,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 SCHEDULE_OPTIONS: tuple[str, ...] = tuple(f.name for f in fields(Schedule))
 
 #: Options of Triton's launches that are no schedule options here, with the values in which they ask for nothing, which
-#: are taken. Libraries of :func:`asks_for_nothing` are ours in any case.
+#: are taken. Libraries of :func:`asks_for_nothing` are ours in any case; launches on GPUs take any ``arch``.
 NEUTRAL_OPTIONS: Mapping[str, tuple[object, ...]] = {
     "arch": (None,),
     "ir_override": (None,),

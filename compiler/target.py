@@ -62,6 +62,14 @@ class Target:
         known = ["cpu", *(f"cuda:{a}" for a in FEATURES)]
         raise TargetError(f"unknown target {text!r}", hint="known targets: " + ", ".join(known))
 
+    @staticmethod
+    def of_architecture(name: str) -> Target:
+        """The GPU that ``90``, ``sm90`` or ``sm_90`` names, with all the instructions that only it has: ``cuda:90a``.
+        Names with a letter mean what they say. Raises TargetError naming what exists."""
+        arch = name.lower().removeprefix("sm").removeprefix("_")
+        own = f"{arch}a"
+        return Target.parse(f"cuda:{own if own in _CUDA else arch}")
+
     @property
     def capability(self) -> int:
         """Compute capability times ten: 90 for sm_90a; 0 on the CPU."""

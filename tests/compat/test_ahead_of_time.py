@@ -32,9 +32,11 @@ assert ".v2.b32" in aligned.asm["ptx"] and ".v2.b32" not in made.asm["ptx"], ali
 assert source.hash() != ASTSource(add, SIGNATURE, {(4,): 256}).hash()
 a100 = triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=GPUTarget("cuda", 80, 32))
 assert ".target sm_80" in a100.asm["ptx"]
+named = triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=H100, options={"arch": "sm80"})
+assert named.hash == a100.hash
 here = triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=GPUTarget("cpu", 0, 1))
 assert here.kind == "cpu"
-for options in ({"num_warps": 3}, {"no_such": 1}, {"launch_cooperative_grid": 1}):
+for options in ({"num_warps": 3}, {"no_such": 1}, {"launch_cooperative_grid": 1}, {"arch": 80}):
     try:
         triton.compile(ASTSource(add, SIGNATURE, {"BLOCK": 256}), target=H100, options=options)
     except triton.TritonError as error:

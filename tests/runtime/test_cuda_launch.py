@@ -11,7 +11,7 @@ from fake_driver import LEGAL_UNDER_CAPTURE, FakeCode, FakeDriver, give_recipes
 
 import deuteron
 import deuteron.language as tl
-from deuteron.compiler.errors import LaunchError, OutOfResources
+from deuteron.compiler.errors import DeviceError, LaunchError, OutOfResources
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe, TensorMap
 from deuteron.compiler.runtime.cuda import descriptors
 from deuteron.compiler.runtime.cuda.launch import LoadedOnCuda, load_on_cuda
@@ -289,3 +289,27 @@ def test_the_gpu_code_keeps_its_recipe(driver: FakeDriver, kernel: Any, arrays: 
     other = deuteron.JITFunction(rows).warmup(*arrays, 60, 60, 64, BLOCK=32)
     assert other.metadata.recipe == TMA
     assert other.metadata.cached == ("cubin" in made._artifacts)  # without an assembler nothing is kept
+
+
+def test_an_architecture_may_be_named(driver: FakeDriver, arrays: Any) -> None:
+    kernel = deuteron.JITFunction(rows)
+    args = (*arrays, 60, 60, 64)
+    made = {
+        arch: kernel.warmup(*args, BLOCK=32, arch=arch, grid=(1,)) for arch in ("sm80", "sm_90", "90", "SM90A", None)
+    }
+    targets = {arch: compiled.target for arch, compiled in made.items()}
+    assert targets == {"sm80": "cuda:80", **dict.fromkeys(("sm_90", "90", "SM90A", None), "cuda:90a")}
+    assert ".target sm_80" in made["sm80"].asm["ptx"] and ".target sm_90a" in made["sm_90"].asm["ptx"]
+    assert made["sm80"].hash != made["sm_90"].hash == made[None].hash
+    assert kernel[(1,)](*args, BLOCK=32, arch="sm90").target == "cuda:90a"
+    with pytest.raises(DeviceError, match="was compiled for cuda:80; cuda:0 .* has compute capability 9.0"):
+        kernel[(1,)](*args, BLOCK=32, arch="sm80")
+    for wrong, words in {
+        "sm70": "unknown target 'cuda:70'",
+        "gfx942": "'cuda:gfx942'",
+        90: "arch = 90",
+        "": "'cuda:'",
+    }.items():
+        with pytest.raises(deuteron.DeuteronError, match=words) as error:
+            kernel.warmup(*args, BLOCK=32, arch=wrong)
+        assert error.value.hint is not None and "90" in error.value.hint

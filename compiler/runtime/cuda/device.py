@@ -174,8 +174,7 @@ class CudaDevice(Device):
             self._attribute("COMPUTE_CAPABILITY_MAJOR"),
             self._attribute("COMPUTE_CAPABILITY_MINOR"),
         )
-        arch = str(major * 10 + minor)
-        return str(Target.parse(f"cuda:{_FEATURE_ARCHS.get(arch, arch)}"))
+        return str(Target.of_architecture(str(major * 10 + minor)))
 
     @cached_property
     def properties(self) -> DeviceProperties:
@@ -255,10 +254,6 @@ class CudaDevice(Device):
             size = 4 * (self.properties.l2_bytes or (64 << 20))
             self._flush = self.empty((size,), "u8")
         self._flush.zero_()
-
-
-# Architectures whose full instruction set needs the architecture-specific name.
-_FEATURE_ARCHS = {"90": "90a", "100": "100a"}
 
 
 def _text(raw: object) -> str:

@@ -14,7 +14,7 @@ from ..arrays.placeholder import PlaceholderArray
 from ..device import Device
 from ..devices import default_device, get_device
 from ..variant.constants import ConstantKey
-from ..variant.variant import Variant, make_schedule
+from ..variant.variant import Variant, launch_target, make_schedule
 from .binding import KernelParameter, parts_of
 from .kernel import Kernel, Launch
 from .lines import lines
@@ -32,6 +32,7 @@ def specialize(
 
     Raises:
         LaunchError: an argument that kernels cannot take, or arrays on different devices.
+        SignatureError, TargetError: as :func:`launch_target` and :func:`make_schedule`.
     """
     found = _Found()
     position = 0
@@ -45,8 +46,8 @@ def specialize(
                 found.constants[leaf.name] = key.value if isinstance(key, ConstantKey) else key
         position += not parameter.constexpr
     device = _common_device(kernel, found)
-    target = Target.parse(device.target)
-    schedule = make_schedule({"debug": kernel.debug, **options})
+    target = launch_target(Target.parse(device.target), options.get("arch"))
+    schedule = make_schedule({"debug": kernel.debug, **options, "arch": None})
     variant = Variant(
         kernel.source,
         found.types,

@@ -190,6 +190,26 @@ def make_schedule(options: Mapping[str, object]) -> Schedule:
     return replace(made, debug=debug, sanitize_overflow=debug and bool(chosen.get("sanitize_overflow", True)))
 
 
+def launch_target(own: Target, arch: object) -> Target:
+    """What a launch on a device of ``own`` is compiled for: that, or the GPU's architecture that the launch option
+    ``arch`` names, such as ``sm90``. Code for another one than the device's can be looked at, not run.
+
+    Raises:
+        SignatureError: the device is no GPU, or ``arch`` is no text.
+        TargetError: there is no such architecture.
+    """
+    if arch is None:
+        return own
+    if own.kind != "cuda":
+        raise SignatureError(
+            f"the launch option arch = {arch!r} does not exist on {own}",
+            hint="leave it out: it names the architecture of a GPU",
+        )
+    if not isinstance(arch, str):
+        raise SignatureError(f"launch option arch = {arch!r}", hint='it takes a text such as "sm90"')
+    return Target.of_architecture(arch)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint: the closest known name, or all of them."""
     known = list(known)

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from deuteron.compiler import Target
 from deuteron.compiler.errors import TargetError
 
-#: Architectures whose kernels Triton compiles with the instructions of that one architecture alone.
-_OWN_FEATURES = (90, 100)
-
 
 @dataclass(frozen=True)
 class GPUTarget:
@@ -35,5 +32,4 @@ def own_target(target: GPUTarget) -> Target:
         return Target.parse("cpu")
     if target.backend != "cuda":
         raise TargetError(f"deuteron has no backend {target.backend!r}", hint="use cuda or cpu")
-    arch = str(target.arch).removeprefix("sm_").removeprefix("sm")
-    return Target.parse(f"cuda:{arch}{'a' if arch.isdigit() and int(arch) in _OWN_FEATURES else ''}")
+    return Target.of_architecture(str(target.arch))

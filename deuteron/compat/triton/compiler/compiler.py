@@ -13,7 +13,7 @@ from deuteron.compat.triton.runtime.driver import driver
 from deuteron.compiler import CompiledKernel, JITFunction, Schedule, Target
 from deuteron.compiler.errors import SignatureError
 from deuteron.compiler.runtime.variant.toolchain import toolchain
-from deuteron.compiler.runtime.variant.variant import make_schedule
+from deuteron.compiler.runtime.variant.variant import launch_target, make_schedule
 
 #: Where an argument is: its place among the parameters, and in a tuple those of the element.
 Path = tuple[int, ...]
@@ -87,8 +87,8 @@ def compile(
     src: ASTSource, target: GPUTarget | None = None, options: Mapping[str, Any] | None = None
 ) -> CompiledKernel:
     """Compile for a target, by default that of the current device. ``options``: ``num_warps`` and the other schedule
-    options. ``asm`` of the result has ``ptx`` and ``cubin``, LLVM's text under ``llir``, and deuteron's own IR under
-    ``ttir`` and ``ttgir``.
+    options, and ``arch``, another architecture than the target's. ``asm`` of the result has ``ptx`` and ``cubin``,
+    LLVM's text under ``llir``, and deuteron's own IR under ``ttir`` and ``ttgir``.
 
     Raises:
         SignatureError: ``src`` is not an ASTSource, or does not fit its kernel.
@@ -99,8 +99,10 @@ def compile(
             f"cannot compile a {type(src).__name__}",
             hint="pass ASTSource(kernel, signature, constexprs); IR of Triton's is not taken, only kernels are",
         )
+    given = dict(options or {})
     where = own_target(driver.active.get_current_target() if target is None else target)
-    made = make_schedule(options or {})  # says which option is wrong before anything is compiled
+    where = launch_target(where, given.pop("arch", None))
+    made = make_schedule(given)  # says which option is wrong before anything is compiled
     schedule = {name: getattr(made, name) for name in deuteron.compiler.SCHEDULE_OPTIONS}
     return deuteron.compile(src.fn, src.types(), src.values(), str(where), **schedule)
 
