@@ -37,6 +37,8 @@ def static_assert(condition: object, message: object = "") -> None:
 def device_print(prefix: str, *values: Operand, hex: bool = False) -> None:
     """Print from the running kernel: program id, element index, ``prefix`` and each value.
 
+    A tile has a line for each element. A number, and a ``prefix`` without values, has one for the program, and on a GPU
+    one for each of its threads, as in Triton.
     ``hex`` shows integers in hexadecimal. Raises TypeMismatch unless ``prefix`` is a string known at compile time.
     """
     if not isinstance(prefix, str):

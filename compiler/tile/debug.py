@@ -24,7 +24,8 @@ def label_text(prefix: str, number: int, count: int) -> str:
 
 
 class Print(Op, mnemonic="print", effect=Effect.WRITE):
-    """tl.device_print: prefix, program id and the values, from every program."""
+    """tl.device_print: prefix, program id and the values, from every program; scalars, and the prefix alone, from every
+    thread of it."""
 
     values: tuple[Value, ...]
     prefix: str

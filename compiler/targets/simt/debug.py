@@ -1,4 +1,5 @@
-"""device_print and device_assert: one thread speaks for each element."""
+"""device_print and device_assert: one thread speaks for each element of a tile, and every thread, as in Triton, where
+there is none."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from .lowering import Lowering, rule
 @rule(Print)
 def _print(state: Lowering, op: Print) -> None:
     if not op.values:
-        _when(state, state.only_thread(None), lambda: _print_line(state, op.prefix))
+        _print_line(state, op.prefix)
     for number, value in enumerate(op.values):
         registers = state.values[value]
-        alone = state.only_thread(value.type.layout)
+        alone = state.only_thread(value.type.layout) if value.type.rank else None
         names = [(i, registers[i]) for i in registers.unique()]
         _when(state, alone, lambda k=number, n=names: _print_all(state, op, k, n))
 

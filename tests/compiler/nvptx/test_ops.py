@@ -349,6 +349,19 @@ def k(x_ptr, n, N: tl.constexpr):
     assert "vprintf" in ptx and "__assertfail" in ptx
 
 
+@pytest.mark.parametrize(
+    "call, threads", [("'n is', n", "every"), ("'here'", "every"), ("'x', tl.load(x_ptr + tl.arange(0, 64))", "some")]
+)
+def test_every_thread_prints_what_is_no_tile(from_text, check_ptx, call, threads) -> None:
+    text = f"""
+def k(x_ptr, n):
+    tl.device_print({call})
+"""
+    ptx = check_ptx(from_text(text, {"x_ptr": "*fp32:16", "n": "i32"}))
+    assert ptx.count("vprintf, (") == 1
+    assert ("bra" in ptx) == (threads == "some"), "128 threads have 64 elements"
+
+
 def test_cache_modifiers_and_eviction(from_text, check_ptx) -> None:
     text = """
 def k(x_ptr, y_ptr, N: tl.constexpr):
