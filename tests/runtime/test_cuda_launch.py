@@ -291,6 +291,19 @@ def test_the_gpu_code_keeps_its_recipe(driver: FakeDriver, kernel: Any, arrays: 
     assert other.metadata.cached == ("cubin" in made._artifacts)  # without an assembler nothing is kept
 
 
+def test_code_stays_for_launches_that_have_it(driver: FakeDriver, kernel: Any, arrays: Any) -> None:
+    driver.sizes = [*PLAIN_SIZES, 128, 4, 4, 4]
+    made = kernel[(5,)](*arrays, 60, 60, 64, BLOCK=32)
+    bound = kernel.bound((5,), *arrays, 60, 60, 64, BLOCK=32)
+    assert (made.module, made.function) != (None, None)
+    made.__del__()
+    assert made.module is None and made.function is None
+    bound()
+    kernel[(5,)](*arrays, 60, 60, 64, BLOCK=32)
+    assert len(driver.launches) == 3 and driver.calls.count("cuModuleLoadData") == 1
+    assert "cuModuleUnload" not in driver.calls  # a CUDA graph may hold the launches
+
+
 def test_an_architecture_may_be_named(driver: FakeDriver, arrays: Any) -> None:
     kernel = deuteron.JITFunction(rows)
     args = (*arrays, 60, 60, 64)
