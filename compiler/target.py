@@ -68,7 +68,7 @@ class Target:
         Names with a letter mean what they say. Raises TargetError naming what exists."""
         arch = name.lower().removeprefix("sm").removeprefix("_")
         own = f"{arch}a"
-        return Target.parse(f"cuda:{own if own in _CUDA else arch}")
+        return Target.parse(f"cuda:{own if own in FEATURES else arch}")
 
     @property
     def capability(self) -> int:

@@ -104,8 +104,9 @@ _FLOATS = {
 class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
     """Read, combine, write as one step; the result is what was there. Masked-off results are undefined.
 
-    ``max`` and ``min`` of floats go by the order of their bits, as IEEE 754's totalOrder: -0.0 is below 0.0, a NaN
-    without its sign above everything and one with it below, and so it stays in memory.
+    ``max`` and ``min`` of f32 and f64 go by the order of their bits, as IEEE 754's totalOrder: -0.0 is below 0.0, a NaN
+    without its sign above everything and one with it below, and so it stays in memory. Floats of 16 bits follow PTX's
+    max and min: of a NaN and a number the result is the number.
     """
 
     pointer: Value
@@ -118,8 +119,8 @@ class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
     def infer(self) -> tuple[Tile, ...]:
         """Result: the pointee in the pointers' shape, and the value's type.
 
-        Of a NaN and a number the extremum is the number. Raises TypeMismatch for types below 16 bits, for 16 bits
-        except ``add`` and extrema of floats, and for floats in and, or, xor.
+        Raises TypeMismatch for types below 16 bits, for 16 bits except ``add`` and extrema of floats, and for floats in
+        and, or, xor.
         """
         made = _check_atomic(self, self.mask)
         if self.kind not in RMW_KINDS:

@@ -352,6 +352,8 @@ def combine_floats(e: Emitter, kind: str, old: Typed, value: Typed, elem: Scalar
         return value
     if kind == "add":
         return narrow(e, e.floating("fadd", widen(e, old, elem), widen(e, value, elem)), elem)
+    if elem.bits == 16:
+        return narrow(e, e.intrinsic(f"{kind}num", widen(e, old, elem), widen(e, value, elem)), elem)
     before = e.compare("slt", *(_total_order(e, x, elem) for x in ((value, old) if kind == "max" else (old, value))))
     return e.select(before, old, value)
 

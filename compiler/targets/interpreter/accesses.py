@@ -117,32 +117,37 @@ def block_store(op: blocks.BlockStore, program: Program) -> Sequence[Array]:
 
 
 def _total_order(x: Array) -> Array:
-    """Signed integers that order floats as IEEE 754's totalOrder; integers as they are."""
-    if x.dtype.kind != "f":
-        return x
+    """Signed integers that order floats as IEEE 754's totalOrder."""
     bits = x.view(np.dtype(f"int{8 * x.dtype.itemsize}"))
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
 _COMBINE: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
-    "max": lambda old, new: np.where(_total_order(old) > _total_order(new), old, new),
-    "min": lambda old, new: np.where(_total_order(old) < _total_order(new), old, new),
+    "max": np.fmax,
+    "min": np.fmin,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "xchg": lambda old, new: new,
+}
+#: Of f32 and f64.
+_COMBINE_ORDERED: dict[str, Callable[[Array, Array], Array]] = {
+    **_COMBINE,
+    "max": lambda old, new: np.where(_total_order(old) > _total_order(new), old, new),
+    "min": lambda old, new: np.where(_total_order(old) < _total_order(new), old, new),
 }
 
 
 @evaluates(m.AtomicRMW)
 def atomic_rmw(op: m.AtomicRMW, program: Program) -> Sequence[Array]:
     scalar = op.value.type.scalar
+    combined = (_COMBINE_ORDERED if scalar.is_float and scalar.bits >= 32 else _COMBINE)[op.kind]
 
     def combine(old: Array, lane: int) -> Array:
         new = program.get(op.value).reshape(-1)[lane : lane + 1]
         with np.errstate(all="ignore"):
-            made = _COMBINE[op.kind](widened(old, scalar), widened(new, scalar))
+            made = combined(widened(old, scalar), widened(new, scalar))
         return rounded(made, scalar) if scalar.is_float else made
 
     return _one_by_one(op, op.mask, combine, program)
