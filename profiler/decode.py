@@ -225,17 +225,12 @@ def _check_devices(devices: object, where: str) -> None:
 def fill_profile(profile: ProfileTree, literal: list[dict[str, object]]) -> None:
     """Put a checked literal into an empty profile. Same-name siblings become one node, the last one's values win."""
     pending = [(profile.root, literal[0])]
-    time = cycles = False
     while pending:
         node, source = pending.pop()
-        metrics = cast(dict[str, Value], source["metrics"])
-        time |= "time (ns)" in metrics
-        cycles |= "cycles" in metrics
-        node.metrics.update(metrics)
+        node.metrics.update(cast(dict[str, Value], source["metrics"]))
         for child in cast(list[dict[str, object]], source["children"]):
             name = cast(dict[str, str], child["frame"])["name"]
             pending.append((profile.descend(node, (name,)), child))
-    profile.note_times(time=time, cycles=cycles)
     if len(literal) == 2:
         devices = cast(dict[str, dict[str, dict[str, "DeviceField"]]], literal[1])
         for kind, group in devices.items():

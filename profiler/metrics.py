@@ -1,8 +1,8 @@
 """Metric names and values: what may be stored in a profile, and how two values of one metric combine.
 
-A user writes ``name (unit) (type)``. The type ``(exc)`` means summed at its node only, ``(pty)`` a property
-that is overwritten instead of summed; both are stripped from the stored name. Without a type, or with ``(inc)``,
-values are summed. The roofline names have fixed types: ``flops``, ``flops8/16/32/64`` are floats, ``bytes`` an int.
+A user writes ``name (unit) (type)``. Values are summed at their node and, in viewers, over the nodes below it. The type
+``(exc)`` means summed at its node only, ``(pty)`` a property that is overwritten instead of summed; both are stripped
+from the stored name. The roofline names have fixed types: ``flops``, ``flops8/16/32/64`` are floats, ``bytes`` an int.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ _PROPERTIES = frozenset({"device_id", "device_type", "stream_id"})
 
 
 class MetricName(NamedTuple):
-    """A metric's stored name and whether it is a property (overwritten, never summed)."""
+    """A metric's stored name, whether it is a property (overwritten, never summed), and whether it is exclusive: of
+    its node, and not of those above."""
 
     stored: str
     is_property: bool
+    is_exclusive: bool
 
 
 @lru_cache(maxsize=4096)
@@ -46,7 +48,14 @@ def parse_name(raw: str) -> MetricName:
             f"metric name {raw!r} is empty",
             hint="write it as 'name (unit) (type)', for example 'loss (pty)'",
         )
-    return MetricName(stored, "(pty)" in raw or stored in _PROPERTIES)
+    return MetricName(stored, "(pty)" in raw or stored in _PROPERTIES, "(exc)" in raw)
+
+
+def inclusive(metrics: Mapping[str, object], held: Mapping[str, Value]) -> list[str]:
+    """The stored names of the ``metrics`` that count for the nodes above as well: those of which a node holds numbers.
+    Texts and properties cannot be summed, and viewers have no sums of lists."""
+    names = [name for name in map(parse_name, metrics) if not (name.is_exclusive or name.is_property)]
+    return [name.stored for name in names if isinstance(held[name.stored], (int, float))]
 
 
 def normalise(name: str, value: object) -> Value:

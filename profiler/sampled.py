@@ -64,7 +64,6 @@ def add_samples(
             below = (*(() if target.is_launch else (kernel,)), *((_frame(line, kernel),) if line else ()))
             profile = target.phase.profile
             profile.add_to(profile.descend(target.node, below), metrics)
-            profile.add_to(profile.root, dict.fromkeys(metrics, 0))  # viewers sum over subtrees what ROOT has
 
 
 def _sums(rows: NDArray[np.void], numbers: NDArray[np.uint32]) -> list[tuple[int, int, int, int, int, int]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from threading import RLock
 
 from .errors import MetricError
-from .metrics import Value, updates
+from .metrics import Value, inclusive, updates
 
 ROOT = "ROOT"
 #: The frame of what happens while metadata of launches are evaluated, as Proton calls it.
@@ -34,8 +35,8 @@ class ProfileTree:
     """A tree of frames with metrics, built while a program runs.
 
     Siblings of one name are one node. All methods may be called from several threads at once. Metric names and
-    values follow :mod:`deuteron.profiler.metrics`. A node with ``time (ns)`` or ``cycles`` makes the writer put
-    these metrics, as zeros, on ROOT: a viewer sums over subtrees what ROOT has.
+    values follow :mod:`deuteron.profiler.metrics`. The writer puts metrics that count for the frames above as well,
+    as zeros, on ROOT: a viewer sums over subtrees what ROOT has.
     """
 
     def __init__(self) -> None:
@@ -43,8 +44,7 @@ class ProfileTree:
         self.devices: dict[str, dict[str, dict[str, DeviceField]]] = {}
         # A signal may come to the thread that holds it, and what ends the process then adds records.
         self._lock = RLock()
-        self._has_time = False
-        self._has_cycles = False
+        self._inclusive: set[str] = set()
 
     def node(self, path: Sequence[str]) -> Node:
         """The node under ROOT at ``path`` (frame names, outermost first), created if it is not there."""
@@ -66,13 +66,14 @@ class ProfileTree:
 
     def add_to(self, node: Node, metrics: Mapping[str, object]) -> None:
         """Add ``metrics`` to a node of this profile; as :meth:`add`."""
+        held = node.metrics
         with self._lock:
-            changed = updates(node.metrics, metrics)
-            node.metrics.update(changed)
-        if "time (ns)" in changed:
-            self._has_time = True
-        if "cycles" in changed:
-            self._has_cycles = True
+            changed, before = updates(held, metrics), len(held)
+            held.update(changed)
+            if len(held) > before:
+                # The first value at a node says whether it counts for the frames above, as in Proton.
+                first = set(islice(held, before, None))
+                self._inclusive |= {name for name in inclusive(metrics, held) if name in first}
 
     def add_launches(self, node: Node, *, count: int, time_ns: int, device_type: str, device_id: int) -> None:
         """Add ``count`` kernel launches that together took ``time_ns`` nanoseconds on one device."""
@@ -98,13 +99,10 @@ class ProfileTree:
         fields.update(metadata)
 
     def root_metrics(self) -> dict[str, Value]:
-        """ROOT's metrics as they are written: its own, and zeros for the kinds of time seen in the tree."""
-        metrics = dict(self.root.metrics)
-        if self._has_time:
-            metrics = {"count": 0, "time (ns)": 0} | metrics
-        if self._has_cycles:
-            metrics = {"cycles": 0, "normalized_cycles": 0.0} | metrics
-        return metrics
+        """ROOT's metrics as they are written: its own, and zeros for those of the tree that count for the frames above
+        as well."""
+        with self._lock:
+            return dict.fromkeys(sorted(self._inclusive), 0) | self.root.metrics
 
     def walk(self) -> Iterator[tuple[tuple[str, ...], Node]]:
         """All nodes with their paths (ROOT's path is empty), parents before children."""
@@ -114,8 +112,3 @@ class ProfileTree:
             yield path, node
             children = list(node.children.values())
             pending.extend(((*path, child.name), child) for child in reversed(children))
-
-    def note_times(self, *, time: bool, cycles: bool) -> None:
-        """Say that nodes filled in by hand carry kernel time or cycles."""
-        self._has_time |= time
-        self._has_cycles |= cycles

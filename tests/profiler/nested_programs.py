@@ -22,9 +22,9 @@ import tempfile
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,7 +52,7 @@ class Failed(Exception):
 
 # -- making programs
 
-_ANYWHERE = ("scope", "scope", "by hand", "decorated", "fails")
+_ANYWHERE = ("scope", "scope", "by hand", "decorated", "context manager", "fails")
 _SYNC = ("generator", "decorated generator", "dropped generator")
 _MAIN = ("asyncio", "pool", "thread", "fork", "session", "pause", "chdir")
 KINDS = {
@@ -98,6 +98,18 @@ def run(steps: Sequence[Step], results: Trees) -> None:
         _run_step(step, results)
 
 
+@contextmanager
+def _region(name: str) -> Iterator[None]:
+    with proton.scope(name, {"n": 1}):
+        yield
+
+
+@asynccontextmanager
+async def _region_in_task(name: str) -> AsyncIterator[None]:
+    with _region(name):
+        yield
+
+
 def _run_step(step: Step, results: Trees) -> None:
     body = step.parts[0] if step.parts else ()
     match step.kind:
@@ -110,6 +122,9 @@ def _run_step(step: Step, results: Trees) -> None:
             proton.exit_scope(step.name)
         case "decorated":
             proton.scope(step.name, {"n": 1})(run)(body, results)
+        case "context manager":
+            with _region(step.name):
+                run(body, results)
         case "fails":
             try:
                 with proton.scope(step.name, {"n": 1}):
@@ -216,6 +231,9 @@ async def run_in_task(steps: Sequence[Step]) -> None:
                 proton.exit_scope(step.name)
             case "decorated":
                 await proton.scope(step.name, {"n": 1})(run_in_task)(body)
+            case "context manager":
+                async with _region_in_task(step.name):
+                    await run_in_task(body)
             case "fails":
                 try:
                     with proton.scope(step.name, {"n": 1}):
@@ -300,7 +318,7 @@ def finished(number: int) -> dict[Place, int]:
     pending: list[tuple[Place, dict]] = [((), literal[0])]
     while pending:
         place, node = pending.pop()
-        if "n" in node["metrics"]:
+        if node["metrics"].get("n"):  # ROOT has 0
             counts[place] = node["metrics"]["n"]
         pending += [((*place, child["frame"]["name"]), child) for child in node["children"]]
     return counts
@@ -359,7 +377,7 @@ class Model:
         """One step."""
         body, inside = (step.parts[0] if step.parts else ()), (*place, step.name)
         match step.kind:
-            case "scope" | "by hand" | "decorated" | "fails":
+            case "scope" | "by hand" | "decorated" | "context manager" | "fails":
                 self.enter(inside)
                 self.walk(body, inside, main)
             case "asyncio" | "to_thread":

@@ -105,7 +105,7 @@ def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(first: dict, s
 
 def test_root_gets_zero_count_and_time_when_kernels_were_seen() -> None:
     profile = Profile()
-    profile.add(("scope",), {"flops": 1})
+    profile.add(("scope",), {"flops (exc)": 1})
     assert profile.to_literal()[0]["metrics"] == {}
     profile.add_launches(profile.node(("scope", "k")), count=2, time_ns=30, device_type="CUDA", device_id=1)
     literal = profile.to_literal()
@@ -164,9 +164,20 @@ def test_adding_from_many_threads_loses_nothing() -> None:
     assert total == 8000
 
 
+def test_root_gets_zeros_for_what_counts_for_the_frames_above() -> None:
+    """As in the file that Proton 3.6 writes of these scopes, but for the property: Proton's viewer adds these up."""
+    profile = Profile()
+    for i in range(3):
+        profile.add(("epoch", "step"), {"tokens": 100, "loss": 0.5, "t (exc)": 1, "u (inc)": 1.0, "p (pty)": i})
+        profile.add(("epoch", "step", "sub"), {"tokens": 7})
+    profile.add(("epoch", "timed"), {"cpu_time (ns)(exc)": 9, "note": "warm", "sizes": [1, 2]})
+    profile.add(("epoch", "timed"), {"cpu_time (ns)": 1})  # the first value at a frame decides
+    assert profile.to_literal()[0]["metrics"] == {"loss": 0, "tokens": 0, "u (inc)": 0}
+
+
 def test_msgpack_is_the_same_structure_in_protons_key_order(tmp_path: Path) -> None:
     profile = Profile()
-    profile.add(("A",), {"m": 1})
+    profile.add(("A",), {"m (exc)": 1})
     data = profile.to_msgpack()
     # The bytes that Proton 3.9 writes for this tree.
     assert data == (

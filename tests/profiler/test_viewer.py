@@ -273,7 +273,7 @@ def test_listing(profile: Profile, tmp_path: Path, capsys: pytest.CaptureFixture
     path = profile.write(tmp_path / "p.hatchet")
     assert viewer_main(["-l", str(path)]) == 0
     assert capsys.readouterr().out == (
-        "Available inclusive metrics:\n- count\n- time\n- bytes\n- flops8\nAvailable exclusive metrics:\n"
+        "Available inclusive metrics:\n- bytes\n- count\n- flops8\n- time\nAvailable exclusive metrics:\n"
     )
     assert viewer_main([str(path)]) == 2
     assert "-m METRICS shows some, -l lists them" in capsys.readouterr().err
@@ -363,16 +363,32 @@ def test_a_very_deep_tree(tmp_path: Path) -> None:
     assert proton_viewer.render(deep, ["time/us"]).count("\n") == 101
 
 
-def test_user_metrics_are_summed_where_their_name_says_so() -> None:
+def test_user_metrics_are_summed_unless_they_mean_their_frame() -> None:
     profile = Profile()
-    profile.add(("s", "a"), {"tokens (inc)": 3, "loss": 2.0, "bytes": 100})
-    profile.add(("s", "b"), {"tokens (inc)": 1, "loss": 4.0, "bytes": 300})
+    profile.add(("s", "a"), {"tokens": 3, "loss (exc)": 2.0, "lr (pty)": 0.1, "bytes": 100})
+    profile.add(("s", "b"), {"tokens": 1, "loss (exc)": 4.0, "lr (pty)": 0.2, "bytes": 300})
     kernel(profile, "s", "k", time_ns=1000, bytes=600)
-    found = rows(proton_viewer.render(profile, ["tokens", "tokens/%", "loss", "byte/s", "bytes/%"]))
-    assert found["ROOT"] == ["4.000", "100.000", "nan", "1000000000.000", "100.000"]
-    assert found["s"] == ["4.000", "100.000", "nan", "1000000000.000", "100.000"]
+    found = rows(proton_viewer.render(profile, ["tokens", "tokens/%", "loss", "byte/s", "bytes/%", "lr"]))
+    assert found["ROOT"] == ["4.000", "100.000", "nan", "1000000000.000", "100.000", "nan"]
+    assert found["s"] == ["4.000", "100.000", "nan", "1000000000.000", "100.000", "nan"]
     assert found["a"][:3] == ["3.000", "75.000", "2.000"]
-    assert found["b"][4] == "30.000"
+    assert found["b"][4:] == ["30.000", "0.200"]
+
+
+def test_user_metrics_of_other_writers_are_summed_where_their_name_says_so() -> None:
+    """Proton 3.9 puts no user's metric on ROOT."""
+    frames = {"a": {"tokens (inc)": 3, "loss": 2.0, "bytes": 100}, "b": {"tokens (inc)": 1, "loss": 4.0, "bytes": 300}}
+    children = [
+        {"frame": {"name": name, "type": "function"}, "metrics": metrics, "children": []}
+        for name, metrics in frames.items()
+    ]
+    root = {"frame": {"name": "ROOT", "type": "function"}, "metrics": {}, "children": children}
+    found = rows(proton_viewer.render(json.dumps([root, {}]), ["tokens", "loss", "bytes"]))
+    assert found == {
+        "ROOT": ["4.000", "nan", "400.000"],
+        "a": ["3.000", "2.000", "100.000"],
+        "b": ["1.000", "4.000", "300.000"],
+    }
 
 
 def test_a_threshold_of_zero_hides_nothing() -> None:
