@@ -2,7 +2,8 @@
 
 Scopes are a linked list in a context variable, so that each asyncio task has its own, which begins as that of the task
 that made it. A thread without scopes of its own is where the main thread is. A generator has no context of its own: a
-scope that it opened does not count while it is suspended.
+scope that it opened does not count while it is suspended, unless the generator is a context manager, whose scope is
+around the body of the ``with``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _INTERNAL_FILES = (
 # These run in the context of whoever asks for the next item; coroutines have that of their task.
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 SWITCHING = _GENERATOR | inspect.CO_COROUTINE
+# What runs a generator to its yield and leaves it there for others: context managers, and pytest for fixtures.
+_ENTERING = frozenset({"__enter__", "__aenter__", "call_fixture_func"})
 
 
 class Cell(Protocol):
@@ -197,8 +200,21 @@ def opened_by(owner: object) -> OpenScope | None:
     return next((scope for scope in opened() if scope.owner is owner), None)
 
 
+def _around_body(frame: FrameType) -> FrameType:
+    """The code whose scopes are those of a generator: its own, or where it is a context manager that of the ``with``,
+    which may be a generator again."""
+    while frame.f_code.co_flags & _GENERATOR:
+        entering = frame.f_back
+        if entering is None or entering.f_code.co_name not in _ENTERING or entering.f_back is None:
+            break
+        frame = entering.f_back
+    return frame
+
+
 def enter(name: str, owner: object, frame: FrameType) -> OpenScope:
-    """Enter a scope from the code of ``frame``, which does not count while that is a generator's and suspended."""
+    """Enter a scope from the code of ``frame``. It does not count while that is a generator's and suspended."""
+    if frame.f_code.co_flags & _GENERATOR:
+        frame = _around_body(frame)
     flags = frame.f_code.co_flags
     if flags & SWITCHING:
         shared.interleaved = True

@@ -60,10 +60,10 @@ class OpenScope:
     """A scope between its entry and its exit. ``owner`` is what will leave it, ``outer`` the scope that it is in.
 
     ``below`` is the one that was opened before it in the same context, which may be that of a suspended generator.
-    ``frame`` is that of the generator that opened it; None for other functions. ``place`` is where it is in the trees
-    of all sessions, in ``epoch``; ``entered`` is where its metrics and its end go: the place at its entry, states
-    and Python frames included. ``ordinary`` is the epoch if it was entered in the ordinary case (scopes.py), None in
-    others. ``start_ns`` is known where somebody asks for times, 0 elsewhere.
+    ``frame`` is that of the generator that opened it; None for other functions and for context managers. ``place`` is
+    where it is in the trees of all sessions, in ``epoch``; ``entered`` is where its metrics and its end go: the place
+    at its entry, states and Python frames included. ``ordinary`` is the epoch if it was entered in the ordinary case
+    (scopes.py), None in others. ``start_ns`` is known where somebody asks for times, 0 elsewhere.
     """
 
     # Entering a scope must cost next to nothing: no __init__ (contexts.enter and scopes.py set the fields), and slots,

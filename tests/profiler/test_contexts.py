@@ -6,12 +6,14 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
 import deuteron.profiler as proton
+from deuteron.profiler import contexts
 
 
 def shape(node: dict) -> dict:
@@ -114,6 +116,76 @@ def test_a_generator_that_is_dropped_leaves_its_scope(recorded) -> None:
         with proton.scope("after"):
             pass
     assert recorded() == {"outer": {"generator": {}, "after": {}}}
+
+
+@contextmanager
+def region(name: str) -> Iterator[None]:
+    with proton.scope(name):
+        yield
+
+
+def test_a_context_manager_is_around_the_body_of_its_with(recorded) -> None:
+    @contextmanager
+    def by_hand() -> Iterator[None]:
+        with region("outer"):
+            proton.enter_scope("inner")
+            yield
+            proton.exit_scope("inner")
+
+    with by_hand(), proton.scope("body"):
+        pass
+    assert contexts.shared.ordinary is not None  # scopes that follow are as fast as ever
+    region("decorated")(proton.scope("function")(lambda: None))()
+    with pytest.raises(ValueError, match="mine"), region("fails"):
+        raise ValueError("mine")
+    body = {"outer": {"inner": {"body": {}}}}
+    assert recorded() == {**body, "decorated": {"function": {}}, "fails": {}}
+
+
+def test_a_context_manager_of_a_generator_is_the_generators(recorded) -> None:
+    def numbers() -> Iterator[int]:
+        with region("generator"):
+            yield 1
+            with proton.scope("resumed"):
+                pass
+
+    for _ in numbers():
+        with proton.scope("consumer"):
+            pass
+    assert recorded() == {"generator": {"resumed": {}}, "consumer": {}}
+
+
+def test_asynchronous_context_managers(recorded) -> None:
+    @asynccontextmanager
+    async def asynchronous(name: str) -> AsyncIterator[None]:
+        with region(name):
+            await asyncio.sleep(0)
+            yield
+
+    async def task(name: str) -> None:
+        async with asynchronous(name):
+            await asyncio.sleep(0)
+            with proton.scope("body"):
+                await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.gather(task("A"), task("B"))
+
+    asyncio.run(main())
+    assert recorded() == {"A": {"body": {}}, "B": {"body": {}}}
+
+
+@pytest.fixture
+def in_region(recorded) -> Iterator[None]:
+    with proton.scope("fixture"):
+        yield
+
+
+@pytest.mark.usefixtures("in_region")
+def test_a_fixture_is_around_its_test(tree) -> None:
+    with proton.scope("test"):
+        pass
+    assert shape(tree()) == {"fixture": {"test": {}}}
 
 
 def work(milliseconds: float) -> None:
