@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+_MOST_LINKS = 40  # as many as Linux follows
+
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
@@ -16,9 +18,15 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if the block raises. An earlier file stays as it is until then.
 
     Behind a link its target is replaced. What is there and is no file, such as a terminal, a pipe or ``/dev/null``, is
-    written as it is: to put a file in its place would take it from everybody. Raises OSError.
+    written as it is: to put a file in its place would take it from everybody. So is what the process has open, as
+    ``/dev/stdout``: also where that is a file, others write there before and afterwards. Raises OSError.
     """
     target = Path(path)
+    descriptor = _descriptor(target)
+    if descriptor is not None:
+        with os.fdopen(os.dup(descriptor), "wb") as file:
+            yield file
+        return
     if target.exists() and not target.is_file():
         with target.open("wb") as file:
             yield file
@@ -35,3 +43,15 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _descriptor(path: Path) -> int | None:
+    """The open file of this process that a name such as ``/dev/stdout`` or ``/dev/fd/3`` leads to; None for others."""
+    for _ in range(_MOST_LINKS):
+        folder = os.path.realpath(path.parent)
+        if path.name.isdecimal() and folder == os.path.realpath("/dev/fd"):
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = Path(folder, path.readlink())
+    return None

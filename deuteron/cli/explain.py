@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron.compiler.whole_file import whole_file
+
 from .errors import CommandError
 from .kernel_file import read_kernel
 from .output import say
@@ -55,7 +57,8 @@ def explain(
     listings = make_listings(make_variant(source, found.signature, found.constexprs, target, found.schedule))
     path = output or Path(f"{source.name}.html")
     try:
-        path.write_text(explain_page(listings), encoding="utf-8")
+        with whole_file(path) as file:
+            file.write(explain_page(listings).encode())
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
     for name, value in static_profile(listings).items():

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deuteron.compiler.whole_file import whole_file
+
 from .errors import CommandError
 from .output import say
 from .script import run_script
@@ -54,9 +56,8 @@ def view(
     if not any(made.accesses for made in record.launches):
         raise CommandError(stopped or _nothing(script, record, wanted.kernel), hint=_hint(record))
     try:
-        path.write_text(
-            accesses_page(record, f"Accesses of {script.name}", (stopped,) if stopped else ()), encoding="utf-8"
-        )
+        with whole_file(path) as file:
+            file.write(accesses_page(record, f"Accesses of {script.name}", (stopped,) if stopped else ()).encode())
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from None
     _say_what(record)

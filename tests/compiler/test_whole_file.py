@@ -45,6 +45,20 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     assert os.listdir(target.parent) == ["target"]
 
 
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}", "link"])
+def test_what_the_process_has_open_is_written_where_it_stands(name: str, tmp_path: Path) -> None:
+    """As where a shell sends /dev/stdout to a file, into which other commands write, too."""
+    log, link = tmp_path / "log", tmp_path / "link"
+    log.write_bytes(b"earlier\n")
+    with log.open("ab", buffering=0) as opened:
+        link.symlink_to(f"/dev/fd/{opened.fileno()}")
+        opened.write(b"header\n")
+        with whole_file(link if name == "link" else name.format(opened.fileno())) as file:
+            file.write(b"content\n")
+        opened.write(b"footer\n")
+    assert log.read_bytes() == b"earlier\nheader\ncontent\nfooter\n"
+
+
 def read_from(pipe: Path, write: Callable[[], object]) -> bytes:
     """What ``write`` writes to a pipe, which is one afterwards."""
     os.mkfifo(pipe)
