@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.garbage import garbage_kept
+from deuteron.compiler.printable import printable as printable_text
 from deuteron.compiler.standard_streams import drop_output, is_full, prepare_streams
 
 from ..errors import UsageError
@@ -87,7 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _run(options)
         sys.stdout.flush()
     except DeuteronError as error:
-        print(f"proton-viewer: error: {error}", file=sys.stderr)
+        # Names of a profile that may be anybody's.
+        print(f"proton-viewer: error: {printable_text(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         drop_output()  # its reader went away (`| head`)

@@ -12,10 +12,12 @@ from ..errors import MetricError, MetricNotFound
 from ..metrics import FLOPS_WIDTHS
 from .columns import Column, is_set, quotient, quotients, sum_of, unit_of
 from .frames import NAN, DeviceInfo, FrameTree, Numbers
+from .names import printable
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _TIME = re.compile(r"(?P<average>avg_)?(?P<metric>(?:cpu_)?time)/(?P<unit>s|ms|us|ns)")
 _RATE = re.compile(r"(?P<prefix>[gt]?)(?P<quantity>byte|flop(?:8|16|32|64)?)/s")
+_TIMES = ("time", "cpu_time")
 _PREFIX = {"": 1.0, "g": 1e9, "t": 1e12}
 _UNIT = re.compile(r"\((s|ms|us|ns)\)")
 # Instrumented frames name device types by number.
@@ -40,15 +42,16 @@ def match_available_metrics(
 def raw_metric(name: str, inclusive: Sequence[str], exclusive: Sequence[str]) -> str:
     """The metric of the file that is meant by a name in any case, with or without unit. Raises MetricNotFound."""
     known, wanted = [*inclusive, *exclusive], name.lower()
-    found = next((raw for raw in known if wanted == raw.lower()), None)
-    found = found or next((raw for raw in known if wanted == base_name(raw)), None)
-    if found is None:
-        listed = sorted({base_name(raw) for raw in [*inclusive, *exclusive]})
+    meant = [raw for raw in known if wanted in (raw.lower(), base_name(raw))]
+    if not meant:
+        listed = sorted({printable(base_name(raw)) for raw in known})
         raise MetricNotFound(
             f"metric {name!r} is not in the profile",
             hint=f"it has {', '.join(listed)}; -l lists them",
         )
-    return found
+    # A user may call a metric "time" or "Count", too: then that of the kernels is meant.
+    timed = wanted in _TIMES
+    return min(meant, key=lambda raw: (timed and _UNIT.search(raw) is None, wanted != raw, wanted != raw.lower()))
 
 
 def base_name(raw: str) -> str:
@@ -246,6 +249,7 @@ def min_time_bytes(
 
 def _warn_unknown(kind: str, device: Mapping[str, object]) -> None:
     print(
-        f"proton-viewer: no peak FLOP/s known for {kind} arch {device.get('arch')!r}: util counts bytes only",
+        f"proton-viewer: no peak FLOP/s known for {printable(kind)} arch {device.get('arch')!r}: "
+        "util counts bytes only",
         file=sys.stderr,
     )

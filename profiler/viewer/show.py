@@ -11,6 +11,7 @@ from .console import tree_text
 from .derive import base_name
 from .diff import subtract
 from .frames import Source, load, tree_of
+from .names import printable
 from .view import DEFAULT_DEPTH, Choice, View, view_of
 
 
@@ -74,7 +75,7 @@ def show_metrics(file_name: Source) -> None:
     inclusive, exclusive = list_metrics(file_name)
     print("Available inclusive metrics:")
     for metric in inclusive:
-        print(f"- {metric}")
+        print(f"- {printable(metric)}")
     print("Available exclusive metrics:")
     for metric in exclusive:
-        print(f"- {metric}")
+        print(f"- {printable(metric)}")

@@ -391,6 +391,35 @@ def test_user_metrics_of_other_writers_are_summed_where_their_name_says_so() -> 
     }
 
 
+def test_metrics_of_users_called_as_those_of_kernels() -> None:
+    profile = Profile()
+    kernel(profile, "epoch", "k", time_ns=1000, bytes=600)
+    profile.add(("epoch",), {"time": 1.5, "Count": 3.0})
+    found = rows(proton_viewer.render(profile, ["time", "time/us", "avg_time/ns", "count", "gbyte/s", "time/%"]))
+    assert found["k"] == ["1000.000", "1.000", "1000.000", "1.000", "0.600", "100.000"]
+    alone = Profile()
+    alone.add(("epoch",), {"time": 1.5})
+    assert rows(proton_viewer.render(alone, ["time"]))["epoch"] == ["1.500"]
+    with pytest.raises(MetricError, match="no unit of time"):
+        proton_viewer.render(alone, ["time/ms"])
+
+
+def test_names_of_metrics_and_devices_move_no_cursor(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    hostile = "\x1b]0;title\a\x1b[2J"
+    profile = Profile()
+    profile.add_launches(profile.node(("k",)), count=1, time_ns=10, device_type=f"CUDA{hostile}", device_id=0)
+    profile.add(("k",), {f"{hostile}m ({hostile})": 1, "flops8": 3.0})
+    profile.device(f"CUDA{hostile}", 0, arch=f"9{hostile}", num_sms=1, clock_rate=1)
+    path = str(profile.write(tmp_path / "p.hatchet"))
+    shown = f"{hostile}m"
+    for arguments in (["-l"], ["-m", "none"], ["-m", "util"], ["-m", shown, "-f", "folded"], ["-m", shown, "-t", "9"]):
+        viewer_main([*arguments, path])
+        out, err = capsys.readouterr()
+        assert "\x1b" not in out + err and "\\x1b" in out + err, arguments
+    viewer_main(["-m", shown, "-f", "table", path])
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_a_threshold_of_zero_hides_nothing() -> None:
     profile = Profile()
     kernel(profile, "k", time_ns=1000)

@@ -32,7 +32,7 @@ def folded_text(export: Export) -> str:
     columns = [*view.right, *view.left] or view.columns
     values = [finite(column, must_add_up(column, "collapsed stacks are sums")[0]) for column in columns]
     scale, unit = _whole_unit(columns[0], [number for numbers in values for number in numbers])
-    print(f"proton-viewer: the values are {view.columns[0].label} in {unit}", file=sys.stderr)
+    print(f"proton-viewer: the values are {printable(view.columns[0].label)} in {printable(unit)}", file=sys.stderr)
     whole = [[round(number * scale) for number in numbers] for numbers in values]
     names = [_step(name) for name in view.names]
     lines = []

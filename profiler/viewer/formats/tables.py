@@ -42,14 +42,14 @@ def _header(view: View) -> Iterator[str]:
     for column in view.columns:
         unit = f" ({column.unit})" if column.unit and column.unit not in column.label else ""
         if column.adds_up:
-            yield f"{printable(column.label)}{unit} self"
+            yield f"{printable(column.label + unit)} self"
             if not view.is_difference:
                 yield "%"
             yield "total"
             if not view.is_difference:
                 yield "%"
         else:
-            yield printable(column.label) + unit
+            yield printable(column.label + unit)
     yield "name"
 
 
