@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -84,11 +85,14 @@ def _profile(options: argparse.Namespace) -> int:
         hook=options.hook,
     )
     registry.command_line = True
+    before = threading.enumerate()
     try:
         return _run(script, rest, is_pytest)
     finally:
         registry.command_line = False
-        finalize_sessions(list(registry.sessions.values()), "")
+        # Threads that the script has left behind go on, and Python waits for them: what they launch is written then.
+        if all(thread.daemon or thread in before for thread in threading.enumerate()):
+            finalize_sessions(list(registry.sessions.values()), "")
 
 
 def _run(script: str, arguments: list[str], is_pytest: bool) -> int:

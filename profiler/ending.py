@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -57,6 +58,8 @@ class Ending:
 
     def __init__(self) -> None:
         self._watching = False
+        # Kept here: the interpreter calls it when the main thread runs next.
+        self._handle_on_main = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._handle)
 
     def watch(self) -> None:
         """Begin to look; called when a session starts."""
@@ -66,9 +69,16 @@ class Ending:
             os.register_at_fork(after_in_child=self._forked)
             # Children of multiprocessing leave without atexit.
             util.register_after_fork(self, Ending._write_with_multiprocessing)
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        if threading.current_thread() is threading.main_thread():
+            self._handle(None)
+        else:
+            ctypes.pythonapi.Py_AddPendingCall(self._handle_on_main, None)
+
+    def _handle(self, _: object) -> int:
+        """Be told of SIGTERM; only the main thread can ask for that."""
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._terminated)
+        return 0
 
     def write_all(self) -> None:
         """Write the sessions that are left, but for those of a forked child that have recorded nothing."""

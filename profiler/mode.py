@@ -71,6 +71,8 @@ def parse_mode(text: str | Mode | None, backend: str | None = None) -> Mode:
     """Parse ``""``, ``periodic_flushing[:format=hatchet|hatchet_msgpack|chrome_trace]``,
     ``pcsampling[:interval=cycles]``, or with the backend "instrumentation" ``""`` or ``default[:option=value...]``.
     Raises UsageError."""
+    if not isinstance(text, Mode | str | None):
+        raise UsageError(f"unknown mode {text!r}", hint=_NAMES)
     if isinstance(text, Mode) and text.name == "mma":
         text = text.name
     mode = text if isinstance(text, Mode) else _parse(text or "", backend)

@@ -43,7 +43,9 @@ class Recorder:
         self.places = places
         self._launches = Launches(self)
         self._hooked = False
-        self._custom: dict[int, list[LaunchHook]] = {}
+        # Hooks of users, by the number of their session, and those of active ones.
+        self._custom: dict[int, LaunchHook] = {}
+        self._custom_called: dict[int, LaunchHook] = {}
         self._warned = False
 
     # ---- scopes ------------------------------------------------------------------------------------------------
@@ -176,6 +178,7 @@ class Recorder:
         if wanted != self._hooked:
             (add_launch_hook if wanted else remove_launch_hook)(self._launches)
             self._hooked = wanted
+        self._call_custom_hooks()
         if self.gpu is not None:
             self.gpu.use_root(registry.active)
             self.gpu.trace(places.of_trace)
@@ -183,14 +186,22 @@ class Recorder:
             self.follow()
 
     def add_custom_hook(self, session: Session, hook: LaunchHook) -> None:
-        """Call a user's launch hook until its session is finalized."""
-        add_launch_hook(hook)
-        self._custom.setdefault(session.number, []).append(hook)
+        """Call a user's launch hook while its session is active, from the next change of the sessions on."""
+        self._custom[session.number] = hook
+
+    def _call_custom_hooks(self) -> None:
+        """As Proton, which takes the hooks of a session away while it is deactivated."""
+        active = {session.number for session in registry.active}
+        wanted = {number: hook for number, hook in self._custom.items() if number in active}
+        for number in self._custom_called.keys() - wanted.keys():
+            remove_launch_hook(self._custom_called[number])
+        for number in wanted.keys() - self._custom_called.keys():
+            add_launch_hook(wanted[number])
+        self._custom_called = wanted
 
     def session_removed(self, session: Session) -> None:
         """Undo what belongs to one session; after the last one, everything."""
-        for hook in self._custom.pop(session.number, []):
-            remove_launch_hook(hook)
+        self._custom.pop(session.number, None)
         self.sessions_changed()
         if registry.sessions:
             return

@@ -189,8 +189,9 @@ class Registry:
         self._next = 0
 
     def by_name(self, name: str) -> Session | None:
-        """The session called ``name``, if there is one."""
-        return next((s for s in self.sessions.values() if s.name == name), None)
+        """The session called ``name``, or one whose files are the same under another name, if there is one."""
+        file = os.path.realpath(name)
+        return next((s for s in self.sessions.values() if s.name == name or _is_file(s.path, file)), None)
 
     def create(self, pattern: str, *, context: str, data: str, mode: Mode, metadata_hook: object) -> Session:
         """Register a new, active session."""
@@ -243,6 +244,10 @@ class Registry:
 
 
 registry = Registry()
+
+
+def _is_file(path: Path | None, file: str) -> bool:
+    return path is not None and os.path.realpath(path) == file
 
 
 def expand_name(pattern: str) -> str:

@@ -143,3 +143,16 @@ def test_every_public_name_is_there() -> None:
     assert proton.hooks.LaunchMetadata is proton.LaunchMetadata
     with pytest.raises(AttributeError, match=r"'deuteron.profiler' has no attribute 'begin'"):
         proton.begin  # noqa: B018
+
+
+def test_threads_that_a_script_leaves_behind_are_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "script.py"
+    path.write_text(
+        "import threading, time\nimport deuteron.profiler as proton\n"
+        "def work():\n    threading.main_thread().join()\n    with proton.scope('thread', {'n': 1}):\n        pass\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    command = [sys.executable, "-P", "-m", "deuteron.profiler", "-n", "out", str(path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [node.name for _, node in Profile.read(tmp_path / "out.hatchet").walk()] == ["ROOT", "thread"]

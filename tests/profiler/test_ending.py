@@ -67,6 +67,19 @@ def test_a_terminated_process_writes_and_is_seen_to_be_terminated(tmp_path: Path
     assert scopes(tmp_path / "p.hatchet") == ["before"]
 
 
+def test_a_session_that_another_thread_started_is_written_on_sigterm(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import os, signal, threading, time\nimport deuteron.profiler as proton\n"
+        "thread = threading.Thread(target=proton.start, args=('p',), kwargs={'backend': 'cpu'})\n"
+        "thread.start()\nthread.join()\n"
+        "with proton.scope('x'):\n    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-P", path], cwd=tmp_path, capture_output=True, timeout=120)
+    assert done.returncode == -signal.SIGTERM
+    assert scopes(tmp_path / "p.hatchet") == ["x"]
+
+
 def test_a_handler_of_the_program_stays(tmp_path: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(

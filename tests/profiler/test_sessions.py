@@ -198,6 +198,37 @@ def test_the_same_name_is_the_same_session() -> None:
     assert registry.get(0).active
 
 
+def test_other_names_of_a_sessions_file_are_that_session(tmp_path: Path) -> None:
+    first = proton.start("same")
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("./same", str(tmp_path / "same"), "link/same"):
+        assert proton.start(name) == first
+    assert proton.start("other") != first
+
+
+def test_a_hook_is_called_while_its_session_is_active(launch: Callable) -> None:
+    class Hook:
+        calls = 0
+
+        def enter(self, event: object) -> None:
+            self.calls += 1
+
+        def exit(self, event: object) -> None:
+            pass
+
+    hook, other = Hook(), Hook()
+    session = proton.start("p", hook=hook, backend="cpu")
+    proton.start("other", hook=other, backend="cpu")
+    launch("k")
+    proton.deactivate(session)
+    launch("k")
+    proton.activate(session)
+    launch("k")
+    proton.finalize(session)
+    launch("k")
+    assert (hook.calls, other.calls) == (2, 4)
+
+
 def test_threads_start_with_the_main_threads_scopes(tree: Callable[..., dict]) -> None:
     proton.start("p")
     barrier = threading.Barrier(3)
@@ -343,6 +374,7 @@ def test_periodic_flushing_writes_and_drops_complete_phases() -> None:
         ({"mode": "periodic_flushing:format=pdf"}, "unknown option"),
         ({"mode": "periodic_flushing:format=chrome_trace"}, "cannot be written as chrome_trace"),
         ({"hook": "bogus"}, "unsupported hook"),
+        ({"mode": 5}, "unknown mode 5"),
         ({"name": "absent/folder/p"}, "not a folder"),
         ({"name": "./"}, "names a folder"),
         ({"name": ".."}, "names a folder"),
