@@ -16,15 +16,15 @@ from deuteron.compiler.extras import require_packages
 
 from .errors import MalformedProfile, ProfileFileError
 from .metrics import Value
+from .output.hatchet import DEEPEST
 
 if TYPE_CHECKING:
     from .tree import DeviceField, ProfileTree
 
 # Frames of a tree are two levels of JSON each; a reader in C takes 2 MiB of the thread's stack for as many.
-_DEEPEST = 5_000
-_RECURSION = 2 * _DEEPEST + 500
+_RECURSION = 2 * DEEPEST + 500
 #: Of the reader in Python, which calls itself twice a level, and needs no stack.
-_RECURSION_IN_PYTHON = 4 * _DEEPEST + 500
+_RECURSION_IN_PYTHON = 4 * DEEPEST + 500
 _HINT = "a profile is written by deuteron.profiler or by Proton with data='tree'"
 
 
@@ -87,7 +87,7 @@ def _decode_slowly(data: bytes, where: str) -> object:
     except RecursionError as error:
         raise MalformedProfile(
             f"{where} nests deeper than this reader can follow",
-            hint="profile with context='shadow'",
+            hint=f"it follows {DEEPEST} frames inside each other; paths of scopes are shorter than context='python'",
         ) from error
 
 

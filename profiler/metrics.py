@@ -38,6 +38,8 @@ class MetricName(NamedTuple):
 def parse_name(raw: str) -> MetricName:
     """Split a user's metric name into the stored name and its rule. Raises MetricError for an empty name, and for one
     that viewers use themselves."""
+    if not isinstance(raw, str):  # from a program without types
+        raise MetricError(f"a metric is called {raw!r}, which is no text", hint="names of metrics are strings")
     stored = raw.replace("(exc)", "").replace("(pty)", "").strip()
     if stored in TAKEN_NAMES:
         raise MetricError(
@@ -148,9 +150,14 @@ def _roofline(name: str, value: Value) -> Value:
     convert = int if name == "bytes" else float
     if isinstance(value, str):
         raise MetricError(f"metric {name!r} is text ({value!r})", hint="give it a number")
-    if isinstance(value, list):
-        return cast(Vector, [convert(item) for item in value])
-    return convert(value)
+    try:
+        if isinstance(value, list):
+            return cast(Vector, [convert(item) for item in value])
+        return convert(value)
+    except (ValueError, OverflowError):
+        raise MetricError(
+            f"metric {name!r} is {value}, and no whole number", hint="a metric of another name takes nan and infinities"
+        ) from None
 
 
 def kind_of(value: Value) -> str:

@@ -109,7 +109,7 @@ class Places:
         for inner in reversed(missing):
             child = place.children.get(inner.name)
             if child is None:
-                path = tuple(outer.name for outer in contexts.chain(inner))[::-1]
+                path = (*place.path, inner.name)
                 child = place.children.setdefault(inner.name, Place(place, _targets(path), path))
             place = inner.place = child
             inner.epoch = self.epoch

@@ -156,7 +156,7 @@ class cpu_timed_scope(scope):  # noqa: N801 - the name Proton's users write
     metrics name ``cpu_time`` themselves."""
 
     def __init__(self, name: str, metrics: Mapping[str, object] | None = None) -> None:
-        if metrics and any(key.split("(")[0].strip() == "cpu_time" for key in metrics):
+        if metrics and any(str(key).split("(")[0].strip() == "cpu_time" for key in metrics):
             raise UsageError("the metric name 'cpu_time' is reserved", hint="call the metric something else")
         super().__init__(name, metrics)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from typing import TYPE_CHECKING
 
 from ..metrics import Value
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from ..tree import Node, ProfileTree
 
 _INDENT = "    "
+# Proton's viewer reads no deeper than this: below, nobody compares the text with Proton's, and what is before the lines
+# of a tree of thousands of frames would be a gigabyte.
+_MOST_INDENTED = 1000
+#: Frames inside each other that a reader follows (decode.py).
+DEEPEST = 5_000
 
 
 def device_literal(profile: ProfileTree) -> dict[str, dict[str, dict[str, object]]]:
@@ -66,37 +72,49 @@ def _write_tree(parts: list[str], profile: ProfileTree) -> None:
     # A node is opened when it is pushed and closed when its children are exhausted.
     parts.append(_INDENT)
     stack = [(profile.root, 1, iter(_open(parts, profile.root, 1)))]
+    deepest = 0
     while stack:
         node, level, children = stack[-1]
         child = next(children, None)
         if child is not None:
             first = parts[-1].endswith("[")
-            parts.append(("\n" if first else ",\n") + _INDENT * (level + 2))
+            parts.append(("\n" if first else ",\n") + _indent(level + 2))
             stack.append((child, level + 2, iter(_open(parts, child, level + 2))))
+            deepest = max(deepest, level // 2 + 1)
             continue
         stack.pop()
         metrics = profile.root_metrics() if node is profile.root else node.metrics
         _close(parts, node, metrics, level)
+    if deepest > DEEPEST:
+        warnings.warn(
+            f"the profile nests {deepest} frames inside each other, and proton-viewer reads {DEEPEST}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _indent(level: int) -> str:
+    return _INDENT * min(level, _MOST_INDENTED)
 
 
 def _open(parts: list[str], node: Node, level: int) -> list[Node]:
-    parts.append("{\n" + _INDENT * (level + 1) + '"children": [')
+    parts.append("{\n" + _indent(level + 1) + '"children": [')
     return list(node.children.values())
 
 
 def _close(parts: list[str], node: Node, metrics: dict[str, Value], level: int) -> None:
-    inner = _INDENT * (level + 1)
+    inner = _indent(level + 1)
     if not parts[-1].endswith("["):
         parts.append("\n" + inner)
     parts.append(f'],\n{inner}"frame": ')
     _write_object(parts, {"name": node.name, "type": "function"}, level + 1)
     parts.append(f',\n{inner}"metrics": ')
     _write_object(parts, dict(metrics), level + 1)
-    parts.append("\n" + _INDENT * level + "}")
+    parts.append("\n" + _indent(level) + "}")
 
 
 def _write_object(parts: list[str], value: object, level: int) -> None:
-    inner = "\n" + _INDENT * (level + 1)
+    inner = "\n" + _indent(level + 1)
     if isinstance(value, dict):
         if not value:
             parts.append("{}")
@@ -104,14 +122,14 @@ def _write_object(parts: list[str], value: object, level: int) -> None:
         for position, key in enumerate(sorted(value)):
             parts.append(("{" if position == 0 else ",") + inner + _text(key) + ": ")
             _write_object(parts, value[key], level + 1)
-        parts.append("\n" + _INDENT * level + "}")
+        parts.append("\n" + _indent(level) + "}")
     elif isinstance(value, list):
         if not value:
             parts.append("[]")
             return
         for position, item in enumerate(value):
             parts.append(("[" if position == 0 else ",") + inner + _scalar(item))
-        parts.append("\n" + _INDENT * level + "]")
+        parts.append("\n" + _indent(level) + "]")
     else:
         parts.append(_scalar(value))
 

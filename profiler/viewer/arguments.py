@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +51,11 @@ def parser() -> argparse.ArgumentParser:
     add = result.add_argument
     add("file", metavar="FILE", help="a .hatchet or .hatchet_msgpack file")
     add("-l", "--list", action="store_true", help=_LIST_HELP)
-    add("-m", "--metrics", help="Metrics to show, separated by commas, for example time/ms,util")
+    add(
+        "-m",
+        "--metrics",
+        help='Metrics to show, separated by commas, for example time/ms,util ("x,y" in quotes is one)',
+    )
     add(
         "-i",
         "--include",
@@ -108,7 +113,9 @@ def _run(options: argparse.Namespace) -> None:
     if options.list:
         show_metrics(options.file)
         return
-    metrics = [name.strip() for name in (options.metrics or "").split(",") if name.strip()]
+    # A name with a comma is quoted, as in a file of comma-separated values.
+    named = next(csv.reader([options.metrics or ""], skipinitialspace=True), [])
+    metrics = [name.strip() for name in named if name.strip()]
     choice = Choice(
         metrics or _default_metrics(output),
         options.include,

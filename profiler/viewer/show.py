@@ -67,7 +67,12 @@ def list_metrics(file_name: Source) -> tuple[list[str], list[str]]:
     """Names, without units, of the inclusive and of the exclusive metrics of a file that hold numbers."""
     tree = tree_of(load(file_name))
     numbers = [metric for metric in tree.exclusive if tree.is_number(metric)]
-    return [base_name(metric) for metric in tree.inclusive], [base_name(metric) for metric in numbers]
+    return [_listed(metric) for metric in tree.inclusive], [_listed(metric) for metric in numbers]
+
+
+def _listed(metric: str) -> str:
+    """A metric's name without unit, as it is where nothing else is left of it."""
+    return base_name(metric) or repr(metric)
 
 
 def show_metrics(file_name: Source) -> None:

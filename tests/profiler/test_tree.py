@@ -15,6 +15,7 @@ import pytest
 
 from deuteron.profiler import MetricError, Profile, ProfileFileError
 from deuteron.profiler.metrics import Value, updates
+from deuteron.profiler.output import hatchet
 from deuteron.profiler.output.hatchet import float_text
 
 
@@ -54,7 +55,18 @@ def test_floats_print_as_proton_prints_them(value: float, text: str) -> None:
 def test_a_tree_deeper_than_the_recursion_limit_is_written() -> None:
     profile = Profile()
     profile.add([f"f{i}" for i in range(5000)], {"x": 1})
-    assert profile.to_hatchet().count('"frame"') == 5001
+    text = profile.to_hatchet()
+    assert text.count('"frame"') == 5001
+    assert len(text) < 200_000_000  # indented as far as readers go, it would be 900 MB
+
+
+def test_a_tree_deeper_than_readers_follow_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = Profile()
+    profile.add("abc", {"x": 1})
+    profile.to_hatchet()
+    monkeypatch.setattr(hatchet, "DEEPEST", 2)
+    with pytest.warns(RuntimeWarning, match="nests 3 frames inside each other, and proton-viewer reads 2"):
+        profile.to_hatchet()
 
 
 def test_metrics_are_summed_and_properties_overwritten() -> None:
@@ -90,6 +102,9 @@ def test_roofline_names_have_fixed_types() -> None:
         ({}, {"o": [1, "x"]}, "list that holds a str"),
         ({}, {"(exc)": 1}, "is empty"),
         ({}, {"flops": "many"}, "is text"),
+        ({}, {"bytes": float("nan")}, "'bytes' is nan, and no whole number"),
+        ({}, {"bytes": [1.0, float("inf")]}, "and no whole number"),
+        ({}, {3: 1}, "is called 3, which is no text"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(first: dict, second: dict, message: str) -> None:

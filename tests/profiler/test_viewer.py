@@ -420,6 +420,16 @@ def test_names_of_metrics_and_devices_move_no_cursor(tmp_path: Path, capsys: pyt
     assert "\x1b" not in capsys.readouterr().out
 
 
+def test_names_with_commas_and_without_letters(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    profile = Profile()
+    profile.add(("a",), {"x,y": 2, "loss": 1, "(ns)": 1})
+    path = str(profile.write(tmp_path / "p.hatchet"))
+    assert viewer_main(["-m", '"x,y", loss', path]) == 0
+    assert rows(capsys.readouterr().out)["a"] == ["2.000", "1.000"]
+    assert viewer_main(["-l", path]) == 0
+    assert "- '(ns)'\n" in capsys.readouterr().out
+
+
 def test_a_threshold_of_zero_hides_nothing() -> None:
     profile = Profile()
     kernel(profile, "k", time_ns=1000)
