@@ -38,7 +38,7 @@ def to_chrome(timeline: Timeline) -> str:
     # The sort is stable: of two that are equal the outer one stays before the inner one.
     events = sorted([*recorded, *graph_scopes(recorded)], key=lambda event: (event.start_ns, -event.duration_ns))
     base = events[0].start_ns if events else 0
-    drawn = _drawn(events)
+    drawn = _drawn(events, timeline.of_scopes)
     numbers = _numbered({line for line, _ in drawn})
     document: dict[str, object] = {
         "baseTimeNanoseconds": base,
@@ -54,23 +54,41 @@ def to_chrome(timeline: Timeline) -> str:
     return json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"), sort_keys=True) + "\n"
 
 
-def _drawn(events: Iterable[Event]) -> list[tuple[_Line, Event]]:
-    """Each event with the first line of its lane in which it fits; ``events`` are in the order of their beginnings."""
-    # Of each lane's lines, the ends of the events that are open, the outermost first.
-    lines: defaultdict[Lane, list[list[int]]] = defaultdict(list)
-    return [(_Line(event.lane, _fitting(lines[event.lane], event)), event) for event in events]
+def _drawn(events: Iterable[Event], by_path: bool) -> list[tuple[_Line, Event]]:
+    """Each event with the line of its lane that it is drawn in; ``events`` are in the order of their beginnings."""
+    # Of each lane's lines the events that are open, the outermost first.
+    lines: defaultdict[Lane, list[list[Event]]] = defaultdict(list)
+    return [(_Line(event.lane, _fitting(lines[event.lane], event, by_path)), event) for event in events]
 
 
-def _fitting(lines: list[list[int]], event: Event) -> int:
-    end = event.start_ns + event.duration_ns
-    for number, open_ends in enumerate(lines):
-        while open_ends and open_ends[-1] <= event.start_ns:
-            open_ends.pop()
-        if not open_ends or (event.lane.nests and end <= open_ends[-1]):
-            open_ends.append(end)
-            return number
-    lines.append([end])
-    return len(lines) - 1
+def _fitting(lines: list[list[Event]], event: Event, by_path: bool) -> int:
+    """The line of the innermost span that the event is in, else the first that is free."""
+    chosen, depth = len(lines), -1
+    for number, spans in enumerate(lines):
+        while spans and _end_of(spans[-1]) <= event.start_ns:
+            spans.pop()
+        around = spans[-1] if spans else None
+        if (around is None or _is_in(event, around, by_path)) and len(around.path if around else ()) > depth:
+            chosen, depth = number, len(around.path) if around else 0
+    if chosen == len(lines):
+        lines.append([])
+    lines[chosen].append(event)
+    return chosen
+
+
+def _is_in(event: Event, around: Event, by_path: bool) -> bool:
+    """Whether a span is within another one that began before it: also by its path, where paths are scopes. One task's
+    scope may be over in the time of another one's. Where a call was made may be unknown, but for the time."""
+    if not event.lane.nests or _end_of(event) > _end_of(around):
+        return False
+    own, outer = event.path, around.path
+    if not by_path or (event.category == "launch" and len(own) == 1):
+        return True
+    return len(outer) < len(own) and own[: len(outer)] == outer
+
+
+def _end_of(event: Event) -> int:
+    return event.start_ns + event.duration_ns
 
 
 def _numbered(lines: set[_Line]) -> dict[_Line, int]:

@@ -107,7 +107,9 @@ class Session:
     def new_phase(self) -> Phase:
         """Empty data of this session's kind."""
         in_kernels = self.mode.records is not None
-        timeline = Timeline("ns" if in_kernels else "us") if self.data == "trace" else None
+        timeline = None
+        if self.data == "trace":
+            timeline = Timeline("ns" if in_kernels else "us", of_scopes=self.context != "python")
         return Phase(self.number, timeline=timeline, in_kernels=in_kernels)
 
     def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> ProfileTarget:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from .metrics import Awaited
+from .metrics import Awaited, parse_name
 
 
 class Opened(Protocol):
@@ -67,10 +67,13 @@ class Event:
 
 
 class Timeline:
-    """Events of one phase; adding is thread safe. ``shown_in``: the unit in which viewers should show times."""
+    """Events of one phase; adding is thread safe. ``shown_in``: the unit in which viewers should show times.
+    ``of_scopes``: paths are those of scopes, in which the path of one span within another begins with that one's; paths
+    of Python frames have lines, which differ."""
 
-    def __init__(self, shown_in: Literal["us", "ns"] = "us") -> None:
+    def __init__(self, shown_in: Literal["us", "ns"] = "us", *, of_scopes: bool = True) -> None:
         self.shown_in = shown_in
+        self.of_scopes = of_scopes
         self.events: list[Event] = []
         #: The names that threads had, by the system's number, which it gives again when a thread has ended.
         self.thread_names: dict[int, list[str]] = {}
@@ -195,7 +198,9 @@ def _name_of(thread: int) -> str | None:
 
 def metric_texts(metrics: Mapping[str, object]) -> dict[str, str]:
     """Metrics as a trace shows them, without those that a GPU has not told yet."""
-    known = {key: value.value if isinstance(value, Awaited) else value for key, value in metrics.items()}
+    known = {
+        parse_name(key).stored: value.value if isinstance(value, Awaited) else value for key, value in metrics.items()
+    }
     return {key: _metric_text(value) for key, value in sorted(known.items()) if value is not None}
 
 

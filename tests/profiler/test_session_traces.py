@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from trace_checks import check_lines
 
 import deuteron.profiler as proton
 
@@ -80,6 +82,41 @@ def test_scopes_that_are_open_when_a_trace_is_written_end_there() -> None:
     end = spans["open"]["ts"] + spans["open"]["dur"]
     assert spans["closed"]["ts"] + spans["closed"]["dur"] <= spans["open"]["ts"] <= spans["inner"]["ts"]
     assert spans["inner"]["dur"] >= 0 and spans["inner"]["ts"] <= end
+
+
+def test_spans_are_drawn_in_the_scopes_that_they_are_in(launch: Callable) -> None:
+    """And not in those of another task, or of a suspended generator, that are open meanwhile."""
+    proton.start("t", data="trace", backend="cpu")
+
+    async def long() -> None:
+        with proton.scope("long"):
+            await asyncio.sleep(0.01)
+
+    async def short() -> None:
+        with proton.scope("short"):
+            await asyncio.sleep(0)
+            launch("k1")
+
+    async def both() -> None:
+        await asyncio.gather(long(), short())
+
+    def numbers() -> Iterator[int]:
+        with proton.scope("generator"):
+            yield 1
+
+    asyncio.run(both())
+    for _ in numbers():
+        launch("k2")
+    with proton.cpu_timed_scope("timed"):
+        pass
+    proton.finalize()
+    found = json.loads(Path("t.chrome_trace").read_text())["traceEvents"]
+    spans = [event for event in found if event["ph"] == "X"]
+    check_lines(spans)
+    line = {event["args"]["call_stack"][-1]: event["tid"] for event in spans}
+    assert line["long"] == line["generator"] == threading.get_native_id()
+    assert line["short"] == line["k1"] == line["k2"] != line["long"]
+    assert list(spans[-1]["args"]["metrics"]) == ["cpu_time (ns)"]
 
 
 def test_lanes_of_threads_have_their_names_and_numbers(launch: Callable) -> None:
