@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from deuteron.tuner import shape_key
+from deuteron.tuner import Trial, shape_key
+from deuteron.tuner.codec import decode
 from deuteron.tuner.errors import SchemaError
-from deuteron.tuner.experience import KnownConfig, SearchLog, SearchPlace, logs_of_records
+from deuteron.tuner.experience import SearchLog, SearchPlace, known_configs, logs_of_records
 from deuteron.tuner.experience.search_log import MOST_CONFIGS, MOST_LOGS
 from deuteron.tuner.job import parse_shape
 
@@ -77,7 +78,8 @@ def _logs(tx: Transaction, searches: Sequence[FoundSearch]) -> list[SearchLog]:
 
 def _log(tx: Transaction, search: FoundSearch, toolchain: Mapping[str, str]) -> SearchLog | None:
     """The log of one search; None where a worker reported what no search can have, such as a size of 0."""
-    fastest = tx.trials.fastest(search, limit=MOST_CONFIGS)
+    bodies = [body for _, body in tx.trials.fastest(search, limit=MOST_CONFIGS)]
+    bodies += tx.trials.decided(search.job_id, search.shape, search.dtype)
     try:
         return SearchLog(
             search.kernel_name,
@@ -85,10 +87,10 @@ def _log(tx: Transaction, search: FoundSearch, toolchain: Mapping[str, str]) -> 
             search.device_key,
             json.loads(search.shape),
             search.dtype,
-            tuple(KnownConfig(json.loads(body)["config"], time_ns) for time_ns, body in fastest),
+            known_configs([decode(body, Trial, "trial") for body in bodies]),
             toolchain,
         )
-    except ValueError:
+    except (ValueError, SchemaError):
         return None
 
 

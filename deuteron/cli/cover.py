@@ -158,12 +158,14 @@ def _measured(table: TimeTable, workload: str, device: str, dtype: str | None, l
 def _print(found: Cover, rule: DispatchRule) -> None:
     from deuteron.tuner.job import shape_key  # lazy: help starts without the tuner
 
-    table = make_table("shape", "best", "chosen", ">loss")
+    table = make_table("shape", "best", "chosen", ">loss", ">may be")
     losses = rule.losses(found)
     for served, loss in zip(found.served, losses, strict=True):
         shape = found.table.shapes[served.shape]
-        best = format_config(found.table.configs[served.best])
-        table.add_row(shape_key(shape), best, f"#{rule.pick(shape)}", f"{loss:.2%}")
+        best, place = format_config(found.table.configs[served.best]), rule.pick(shape)
+        ends = found.table.loss_range(served.shape, found.configs[place])
+        may_be = "" if ends is None else f"{ends[0]:.1%} to {ends[1]:.1%}"
+        table.add_row(shape_key(shape), best, f"#{place}", f"{loss:.2%}", may_be)
     console().print(table)
     for place, config in enumerate(rule.configs):
         tell(f"#{place}  {format_config(config)}")

@@ -11,9 +11,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from deuteron.tuner import JobSpec, shape_key
-from deuteron.tuner.codec import canonical_json
-from deuteron.tuner.experience import KnownConfig, SearchLog, logs_of_records
+from deuteron.tuner import JobSpec, Trial, shape_key
+from deuteron.tuner.codec import canonical_json, decode
+from deuteron.tuner.errors import SchemaError
+from deuteron.tuner.experience import SearchLog, known_configs, logs_of_records
 from deuteron.tuner.experience.search_log import MOST_CONFIGS
 from deuteron.tuner.learn import LEAST_SHAPES
 from deuteron.tuner.workloads import WorkloadSpec
@@ -137,7 +138,8 @@ class _Device:
         """None where a worker reported what no search can have, such as a size of 0."""
         dtype, shape, toolchain = place
         fastest = search.fastest[: max(2, share)]
-        bodies = tx.trials.bodies(search.job_id, [timing.sequence for timing in fastest])
+        screened = tx.trials.bodies(search.job_id, [timing.sequence for timing in fastest])
+        bodies = [*screened.values(), *tx.trials.decided(search.job_id, shape, dtype)]
         try:
             return SearchLog(
                 self.kernel_name,
@@ -145,10 +147,10 @@ class _Device:
                 self.key,
                 json.loads(shape),
                 dtype,
-                tuple(KnownConfig(json.loads(bodies[t.sequence])["config"], t.median_ns) for t in fastest),
+                known_configs([decode(body, Trial, "trial") for body in bodies]),
                 json.loads(toolchain),
             )
-        except ValueError:
+        except (ValueError, SchemaError):
             return None
 
 

@@ -18,6 +18,8 @@ _TABLE = TrialRow.__table__
 MOST_JOBS, MOST_LOOKED_AT = 500, 5_000
 # Values in one IN clause.
 _AT_ONCE = 500
+# Trials of the races and finals of a search: an attempt has a dozen.
+_MOST_DECIDED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,17 @@ class Trials:
             .limit(limit)
         )
         return [(row.median_ns or 0.0, row.body) for row in self.connection.execute(query)]
+
+    def decided(self, job_id: str, shape: str, dtype: str) -> list[str]:
+        """Bodies of the newest trials of the races and finals of a search, in the order of arrival."""
+        query = (
+            select(TrialRow.body)
+            .where(TrialRow.job_id == job_id, TrialRow.phase.in_(("race", "final")))
+            .where(TrialRow.shape == shape, TrialRow.dtype == dtype)
+            .order_by(TrialRow.sequence.desc())
+            .limit(_MOST_DECIDED)
+        )
+        return [row.body for row in self.connection.execute(query)][::-1]
 
     def timings(self, job_id: str, *, limit: int) -> list[ScreenedTime]:
         """Screened trials of a job that worked, in the order of arrival, at most ``limit``, without their bodies."""

@@ -111,6 +111,21 @@ def test_a_run_gets_what_other_jobs_of_the_kernel_measured(
     assert client.get("/v1/searches", params={"kernel": "other", "limits": 3}).status_code == 422
 
 
+def test_times_are_those_of_race_and_final(client: TestClient, tune_events: Events) -> None:
+    """As the search itself decided: of three that were screened at 1000, 1010 and 1020 the last is twice as fast as the
+    default in the race."""
+    events = tune_events(trials=3)[:4]
+    for index, (screened, ratio) in enumerate(((1, 1.0), (3, 0.5))):
+        pairs = {"ratio": ratio, "ratio_low": ratio, "ratio_high": ratio, "ratio_pairs": 40.0}
+        place = {"group_index": float(index), "group_size": 2.0}
+        trial = {**events[screened]["trial"], "id": f"raced-{index}", "phase": "race", "metrics": pairs | place}
+        events.append({**events[screened], "trial": trial})
+    measured(client, events, SHAPE)
+    (known,) = neighbours(client, submit(client))
+    found = {one["config"]["BLOCK"]: one["time_ns"] for one in known["known"]}
+    assert found == {2: 500.0, 1: pytest.approx(1010 * (1 + 500 / 1020) / 2), 0: 1000.0}
+
+
 def test_the_nearest_are_given_not_the_newest(client: TestClient, tune_events: Events) -> None:
     """Random shapes in a random order: what is given is what sorting all of them says."""
     choose = random.Random(20261127)

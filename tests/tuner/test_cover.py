@@ -175,6 +175,24 @@ def test_tables_of_logs() -> None:
         table.weighted({"M=9": 2.0})
 
 
+def test_losses_have_the_range_that_intervals_leave() -> None:
+    """By hand: 95 to 104 over 100 to 90, and what has no interval."""
+    ends = {1: (90.0, 100.0), 2: (95.0, 104.0), 4: None}
+    known = tuple(KnownConfig({"B": size}, time, ends[size]) for size, time in ((1, 95.0), (2, 99.0), (4, 110.0)))
+    table = table_of_logs([SearchLog("k", "hash", "cpu/x", {"M": 1}, "f32", known)])
+    assert table.loss_range(0, 0) == (0.0, 0.0)
+    assert table.loss_range(0, 1) == (0.0, pytest.approx(104 / 90 - 1))
+    assert table.loss_range(0, 2) is None
+    found = cover_within(table, 0.03)
+    assert json.loads(cover_json("k", found, dispatch_tree(found)))["shapes"][0]["loss_range"] == [0.0, 0.0]
+
+
+def test_of_equal_ones_the_first_of_the_search_is_the_best() -> None:
+    """Where two shapes name configurations in another order."""
+    table = table_of_logs([log({"M": 1}, {1: 5.0, 2: 6.0}), log({"M": 2}, {2: 7.0, 1: 7.0})])
+    assert [table.configs[table.best(shape)] for shape in (0, 1)] == [{"B": 1}, {"B": 2}]
+
+
 class Tape:
     """An evaluator with times by configuration."""
 
@@ -227,6 +245,7 @@ def test_missing_pairs_are_measured_as_ratios() -> None:
     )
     assert filled.times[0] == pytest.approx({0: 100.0, 1: 90.0})
     assert filled.times[1] == {1: 50.0}
+    assert filled.ranges == ({1: pytest.approx((90.0, 90.0))}, {})
     assert any("too small" in line for line in told) and any("wrong" in line for line in told)
     assert Problem(builtin_workload("vector_add"), {"n": 1000}, "f32").dims == table.shapes[0]
 

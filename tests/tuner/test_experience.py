@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replace_place
 from pathlib import Path
 
@@ -237,12 +237,12 @@ def trial(config: dict[str, int], ns: float | None, phase: str = "screen") -> Tr
     return Trial(0, config, "ok" if time else "crashed", phase, time)  # type: ignore[arg-type]
 
 
-def test_logs_are_made_of_screened_trials_that_worked() -> None:
+def test_logs_are_made_of_trials_that_worked() -> None:
     trials = [
         ({"M": 1}, "f32", trial({"a": 1}, 30.0)),
         ({"M": 1}, "f32", trial({"a": 2}, 20.0)),
         ({"M": 1}, "f32", trial({"a": 4}, None)),
-        ({"M": 1}, "f32", trial({"a": 1}, 1.0, "race")),
+        ({"M": 1}, "f32", trial({"a": 1}, 1.0, "race")),  # of a group that was not completed
         ({"M": 2}, "f32", trial({"a": 1}, None)),
         ({"M": 1}, "bf16", trial({"a": 1}, 5.0)),
         ({"M": 0}, "f32", trial({"a": 1}, 5.0)),  # a journal from elsewhere
@@ -250,6 +250,62 @@ def test_logs_are_made_of_screened_trials_that_worked() -> None:
     first, second = logs_of_trials("k", "hash", "cpu/x", trials)
     assert [(known.config, known.time_ns) for known in first.known] == [({"a": 2}, 20.0), ({"a": 1}, 30.0)]
     assert (second.dtype, len(second.known)) == ("bf16", 1)
+
+
+def group(phase: str, default_ns: float, ratios: Mapping[int, float]) -> list[Trial]:
+    """A race or final of configurations by ``a``, the default first."""
+    made = []
+    for index, (a, ratio) in enumerate(ratios.items()):
+        pairs = {"ratio": ratio, "ratio_low": 0.99 * ratio, "ratio_high": 1.02 * ratio, "ratio_pairs": 40.0}
+        place = {"group_index": float(index), "group_size": float(len(ratios))}
+        # Medians of a group may be in another order than ratios, where drift was not alike for all: ratios count.
+        time = default_ns if index == 0 else default_ns * 2
+        made.append(replace(trial({"a": a}, time, phase), metrics=pairs | place))
+    return made
+
+
+def times_of(trials: Sequence[Trial]) -> dict[int, float]:
+    (log,) = logs_of_trials("k", "hash", "cpu/x", [({"M": 1}, "f32", one) for one in trials])
+    assert all(one.range_ns is not None and one.range_ns[0] <= (one.time_ns or 0) for one in log.known)
+    return {int(one.config["a"]): round(one.time_ns or 0, 6) for one in log.known}
+
+
+def test_times_are_those_of_the_last_phase() -> None:
+    """Screened at 100, 80, 70 (the luckiest), 82 and 200; the race is twice as slow for all but that one; the final is
+    half as slow as that again, and calls another one best."""
+    screen = [trial({"a": a}, ns) for a, ns in ((1, 100.0), (2, 80.0), (4, 70.0), (8, 82.0), (16, 200.0))]
+    race = group("race", 200.0, {1: 1.0, 2: 0.8, 4: 0.95, 8: 0.82})
+    final = group("final", 100.0, {1: 1.0, 8: 0.84, 2: 0.88})
+    assert times_of(screen) == {4: 70.0, 2: 80.0, 8: 82.0, 1: 100.0, 16: 200.0}
+    assert times_of(screen + race) == {2: 160.0, 8: 164.0, 4: 190.0, 1: 200.0, 16: 400.0}
+    # From race to final the three took 1/2, 88/160 and 84/164 of their time: the median for the one left out.
+    decided = times_of(screen + race + final)
+    since = (88 / 80 + 84 / 82) / 2
+    assert decided == {8: 84.0, 2: 88.0, 4: pytest.approx(190 * 84 / 164), 1: 100.0, 16: pytest.approx(200 * since)}
+    assert next(iter(decided)) == 8
+
+
+def test_who_was_left_out_of_a_phase_is_not_the_fastest() -> None:
+    """The finalist took more in the final than the others had taken in the race."""
+    screen = [trial({"a": a}, 100.0) for a in (8, 4, 2, 1)]
+    race = group("race", 100.0, {1: 1.0, 2: 0.90, 4: 0.901, 8: 0.95})
+    found = times_of(screen + race + group("final", 100.0, {1: 1.0, 2: 0.96}))
+    assert list(found.items())[:2] == [(2, 96.0), (4, 96.0)]
+    assert found[8] == pytest.approx(95 * (1 + 0.96 / 0.90) / 2)
+
+
+def test_the_same_code_takes_the_same_time() -> None:
+    """A variant that was not measured again, being the first one's twin, is as fast as that turned out to be."""
+    twin = replace(trial({"a": 4}, 50.0), number=2, metrics={"duplicate_of": 1.0})
+    screen = [trial({"a": 1}, 100.0), replace(trial({"a": 2}, 50.0), number=1), twin]
+    assert times_of(screen) == {2: 50.0, 4: 50.0, 1: 100.0}
+    assert times_of(screen + group("race", 100.0, {1: 1.0, 2: 0.9})) == {2: 90.0, 4: 90.0, 1: 100.0}
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, 1e308])
+def test_ratios_that_nobody_measures_do_not_count(wrong: float) -> None:
+    screen = [trial({"a": 1}, 100.0), trial({"a": 2}, 50.0)]
+    assert times_of(screen + group("race", 100.0, {1: 1.0, 2: wrong})) == {2: 100.0, 1: 100.0}
 
 
 def test_logs_of_records_have_both_configurations(make_record: Callable[..., ConfigRecord]) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from ..experience.phases import scaled
 from ..job import shape_key
-from ..measure.statistics import paired_ratio
+from ..measure.statistics import Interval, paired_ratio
 from ..study import EvaluatorFactory, local_evaluators
 from ..workloads import Problem, WorkloadSpec
 from .table import CoverError, TimeTable
@@ -57,7 +58,7 @@ def _raced(
     device: Device,
     make: EvaluatorFactory,
     tell: Callable[[str], None],
-) -> Mapping[int, float]:
+) -> Mapping[int, Interval]:
     best = table.best(shape)
     default = problem.default(problem.full_space(device.properties), device.properties.kind)
     evaluator = make(problem, device, default, 0)
@@ -80,7 +81,7 @@ def _raced(
     found = {}
     for config, times, error in zip(sound[1:], raced.times[1:], raced.errors[1:], strict=True):
         if times:
-            found[config] = table.times[shape][best] * paired_ratio(times, raced.times[0]).median
+            found[config] = scaled(paired_ratio(times, raced.times[0]), table.times[shape][best])
         else:
             tell(f"not measured: {dict(table.configs[config])} {error or ''}".rstrip())
     return found

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 from ..errors import TunerError
 from ..experience import SearchLog
 from ..job import shape_key
+from ..measure.statistics import Interval
 from ..space import Configuration, config_key
 
 Shape = Mapping[str, int]
+#: The lowest and the highest that a value may be, by what was measured.
+Range: TypeAlias = tuple[float, float]
 
 
 class CoverError(TunerError):
@@ -22,14 +26,16 @@ class CoverError(TunerError):
 class TimeTable:
     """``times[s][c]``: the median time in ns of configuration ``c`` at shape ``s``, for the pairs that were measured.
 
-    Times of one shape were taken alike and are compared with each other, never with those of another shape.
-    ``weights``: what a shape's loss counts in means, positive. All shapes have one dtype, and one device.
+    Times of one shape are on one scale and are compared with each other, never with those of another shape.
+    ``weights``: what a shape's loss counts in means, positive. ``ranges[s][c]``: the ends of the interval of a time, of
+    those that have one. All shapes have one dtype, and one device.
     """
 
     shapes: tuple[Shape, ...]
     configs: tuple[Configuration, ...]
     times: tuple[Mapping[int, float], ...]
     weights: tuple[float, ...]
+    ranges: tuple[Mapping[int, Range], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.shapes or any(not row for row in self.times):
@@ -44,6 +50,16 @@ class TimeTable:
         was not measured."""
         return self.losses[shape].get(config)
 
+    def loss_range(self, shape: int, config: int) -> Range | None:
+        """What :meth:`loss` may be by the ends of the intervals of both times; None where either is not known."""
+        best, known = self.best(shape), self.ranges[shape] if self.ranges else {}
+        if config == best:
+            return 0.0, 0.0
+        if config not in known or best not in known:
+            return None
+        (fastest, slowest), (low, high) = known[best], known[config]
+        return max(0.0, low / slowest - 1), high / fastest - 1
+
     @cached_property
     def losses(self) -> tuple[Mapping[int, float], ...]:
         """:meth:`loss` of every pair that was measured, by shape."""
@@ -51,8 +67,9 @@ class TimeTable:
         return tuple({c: t / least - 1 for c, t in row.items()} for row, least in zip(self.times, best, strict=True))
 
     def best(self, shape: int) -> int:
-        """The fastest configuration at a shape; of equal ones the first."""
-        return min(self.times[shape], key=lambda config: (self.times[shape][config], config))
+        """The fastest configuration at a shape; of equal ones the first of its row, where searches put who was measured
+        most."""
+        return min(self.times[shape], key=self.times[shape].__getitem__)
 
     def winners(self) -> tuple[int, ...]:
         """The configurations that are the best of a shape, in order."""
@@ -71,10 +88,14 @@ class TimeTable:
                 raise CoverError(f"no shape {key} was measured", hint=f"measured: {', '.join(keys)}")
         return replace(self, weights=tuple(weights.get(key, w) for key, w in zip(keys, self.weights, strict=True)))
 
-    def with_times(self, shape: int, times: Mapping[int, float]) -> TimeTable:
-        """The table with more times of one shape, taken as its others were."""
-        rows = [{**row, **times} if index == shape else row for index, row in enumerate(self.times)]
-        return replace(self, times=tuple(rows))
+    def with_times(self, shape: int, times: Mapping[int, Interval]) -> TimeTable:
+        """The table with more times of one shape, on the scale of its others."""
+        found = {config: time.median for config, time in times.items()}
+        ends = {config: (time.low, time.high) for config, time in times.items()}
+        rows = [{**row, **found} if index == shape else row for index, row in enumerate(self.times)]
+        held = self.ranges or ({},) * len(self.shapes)
+        ranges = [{**row, **ends} if index == shape else row for index, row in enumerate(held)]
+        return replace(self, times=tuple(rows), ranges=tuple(ranges))
 
 
 def table_of_logs(logs: Sequence[SearchLog], *, dtype: str | None = None, device: str | None = None) -> TimeTable:
@@ -102,8 +123,10 @@ def table_of_logs(logs: Sequence[SearchLog], *, dtype: str | None = None, device
     places: dict[str, int] = {}
     configs: list[Configuration] = []
     rows: list[dict[int, float]] = []
+    ranges: list[dict[int, Range]] = []
     for log in chosen.values():
         row: dict[int, float] = {}
+        ends: dict[int, Range] = {}
         for one in log.known:
             if one.time_ns is None:
                 continue
@@ -112,6 +135,9 @@ def table_of_logs(logs: Sequence[SearchLog], *, dtype: str | None = None, device
                 places[key] = len(configs)
                 configs.append(dict(one.config))
             row[places[key]] = one.time_ns
+            if one.range_ns is not None:
+                ends[places[key]] = one.range_ns
         rows.append(row)
+        ranges.append(ends)
     shapes = tuple(dict(log.shape) for log in chosen.values())
-    return TimeTable(shapes, tuple(configs), tuple(rows), (1.0,) * len(shapes))
+    return TimeTable(shapes, tuple(configs), tuple(rows), (1.0,) * len(shapes), tuple(ranges))

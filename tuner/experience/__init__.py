@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .course import Course
 from .report import StartReport
-from .search_log import KnownConfig, KnownSearches, SearchLog, logs_of_records, logs_of_trials
+from .search_log import KnownConfig, KnownSearches, SearchLog, known_configs, logs_of_records, logs_of_trials
 from .start import SearchPlace, Start, start_from
 from .waves import Waves
 
@@ -17,6 +17,7 @@ __all__ = [
     "Start",
     "StartReport",
     "Waves",
+    "known_configs",
     "logs_of_records",
     "logs_of_trials",
     "start_from",

@@ -81,6 +81,7 @@ def cover_json(kernel: str, cover: Cover, rule: DispatchRule) -> str:
                 "best": dict(table.configs[served.best]),
                 "dispatched": rule.pick(table.shapes[served.shape]),
                 "loss": loss,
+                "loss_range": table.loss_range(served.shape, cover.configs[rule.pick(table.shapes[served.shape])]),
             }
             for served, loss in zip(cover.served, losses, strict=True)
         ],
