@@ -122,7 +122,7 @@ class Stored:
 def search_once(recording: Recording, machine: str, repeats: Repeats, trials: int, seed: int) -> Stored:
     """One search, from the default to the configuration that would be stored."""
     space = recording.space("constrained")
-    working = [trial.config for trial in recording.trials if trial.time_ns is not None]
+    working = [trial.config for trial in recording.known if trial.time_ns is not None]
     default = dict(random.Random(seed).choice(working))
     problem = Problem(builtin_workload("vector_add"), {"n": 1 << 24}, "f32")
     search = SearchRun(

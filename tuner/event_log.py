@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from .codec import JsonObject, canonical_json
+from .input_file import check_regular, open_file
 
 
 class EventLog:
@@ -29,6 +30,7 @@ class EventLog:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
         try:
+            check_regular(self._file.fileno(), path)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
             self._file.close()
@@ -86,7 +88,7 @@ def sync_folder(folder: Path) -> None:
 
 def read_lines(path: Path) -> Iterator[bytes]:
     """The whole lines of a log that somebody may be writing, without their newlines."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for line in file:
             if not line.endswith(b"\n"):
                 return

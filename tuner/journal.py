@@ -17,6 +17,7 @@ from .codec import Document, canonical_json, decode
 from .errors import JournalError, SchemaError
 from .event_log import EventLog, read_lines
 from .events import TrialFinished, TuneEvent, decode_event
+from .input_file import open_file
 from .job import JobSpec
 from .trial import Trial
 
@@ -123,7 +124,7 @@ class Journal:
 
 def is_journal(path: Path) -> bool:
     """Whether the first line of a file is a journal's. Raises OSError if it cannot be read."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         line = file.readline(4096)
     try:
         decode(line, JournalHeader, "journal")

@@ -13,10 +13,12 @@ nor the file, is ever executed.
 from __future__ import annotations
 
 import ast
+from io import TextIOWrapper
 from pathlib import Path
 
 from .codec import JsonObject, expect_object, parse_json
 from .errors import WorkloadError
+from .input_file import open_file
 from .workloads import BUILTINS, WorkloadSpec, builtin_workload
 
 EXAMPLE = (
@@ -58,8 +60,11 @@ def resolve_workload(text: str, spec: str | Path | None = None) -> WorkloadSpec:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with open_file(path) as file:
+            return TextIOWrapper(file, encoding="utf-8").read()
+    except OSError as error:
+        raise WorkloadError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise WorkloadError(f"cannot read {path}: {error}") from None
 
 

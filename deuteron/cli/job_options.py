@@ -177,10 +177,11 @@ def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> W
 
 def _from_json(path: Path) -> WorkloadSpec:
     from deuteron.tuner.codec import parse_json  # lazy: help starts without the tuner
+    from deuteron.tuner.input_file import read_file  # lazy: help starts without the tuner
     from deuteron.tuner.workloads import workload_from_json  # lazy: help starts without the tuner
 
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise CommandError(
             f"cannot read the workload {path}: {error.strerror}",

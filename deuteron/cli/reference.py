@@ -24,6 +24,9 @@ did not succeed, `sanitize` has findings or `doctor` a problem; 2, a mistake tha
 `bench` passes on the code of the benchmark. Data go to stdout, progress and messages to stderr. `python -m deuteron` is
 the same command.
 
+What commands read are files. Pipes and devices, of which nobody knows whether they end, are refused, and so is
+`<(...)`: save its output to a file first.
+
 Settings come from `DEUTERON_*` variables: those of the service are in [HTTP API](http-api.md#settings), all others in
 [Settings](settings.md). `proton` and `proton-viewer` are described in [Profiling](profiling.md).
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -239,6 +240,12 @@ def test_a_damaged_bundle_is_named_with_its_line(run, bundle: Path, tmp_path: Pa
         assert "fetch or export it again" in ran.err
 
 
+def test_a_journal_that_is_a_pipe_is_not_waited_for(run, tmp_path: Path):
+    os.mkfifo(tmp_path / "journal.jsonl")
+    ran = run("tune", "vector_add", "--shape", "n=64", "--out", tmp_path)
+    assert ran.code == 2 and "journal.jsonl: it is a pipe" in ran.err
+
+
 def test_a_journal_of_another_job_is_not_touched(run, tmp_path: Path):
     folder = tmp_path / "out"
     folder.mkdir()
@@ -298,6 +305,36 @@ def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest
 def test_the_folder_of_a_bundle_is_told_from_it(run, bundle: Path):
     ran = run("cache", "show", bundle.parent)
     assert ran.code == 2 and f"hint: {bundle.parent / 'records.bundle'}" in ran.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["replay", "{file}"],
+        ["replay", SPACE, "--warm-from", "{file}"],
+        ["cover", "k", "--from", "{file}"],
+        ["learn", "softmax", "--from", "{file}"],
+        ["tune", "softmax", "--from", "{file}"],
+        ["tune", "{file}"],
+        ["tune", ADD, "--workload", "{file}"],
+        ["cache", "show", "{file}"],
+        ["cache", "lookup", "k", "--shape", "M=1", "--bundle", "{file}"],
+        ["cache", "export", "{file}"],
+    ],
+)
+def test_what_may_never_end_is_not_read(run, examples: Path, tmp_path: Path, command: list[str]):
+    """A pipe that nobody writes to, whatever its name says it is, and a device."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    pipes = [tmp_path / "pipe.json", tmp_path / "pipe.bundle", folder / "journal.jsonl"]
+    if "--from" in command and command[0] == "tune":
+        pipes.append(tmp_path / "softmax_kernel.autotune.json")
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    for path, what in (*((pipe, "is a pipe") for pipe in pipes), ("/dev/zero", "is a device")):
+        ran = run(*(part.format(file=path, examples=examples) for part in command))
+        assert ran.code == 2, path
+        assert what in ran.err or f"there is no workload '{path}'" in ran.err
 
 
 @pytest.mark.parametrize("content", [b"def k(:\n", b"\xff\xfe\x00", b"x = '\x00'"])

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from deuteron.tuner.codec import decode
+from deuteron.tuner.input_file import read_file
 from deuteron.tuner.replay import (
     PROTOCOLS,
     Protocol,
@@ -101,13 +102,77 @@ def test_unfinished_and_gzipped_files(tiny: Path) -> None:
     [
         ({"tune_params": {"x": [7], "mode": ["b"]}}, "none of its configurations has values that its parameters have"),
         ({"tune_params": {"x": [1, 2, 10**400], "mode": ["a", "b"]}}, "parameter 'x' has a choice of 1329 bits"),
-        ({"cache": {"1,a": {"x": 1, "mode": "a", "time": 0.0}}}, "took 0 ns"),
+        ({"cache": {"1,a": {"x": 1, "mode": "a", "time": 0.0}}}, r'tiny.json: the configuration .*"x":1} took 0 ns'),
+        ({"cache": {"1,a": {"x": 1, "mode": "a", "time": 1.0, "times": [3.0, -1.0]}}}, "took -1e.06 ns"),
+        ({"cache": {"1,a": {"x": 1, "mode": "a", "time": 1.0, "times": [3.0, 0.0]}}}, "took 0 ns"),
+        ({"cache": {"1,a": {"x": 1, "mode": "a"}}}, "the field 'time' is missing"),
     ],
 )
 def test_recordings_of_what_nobody_measures_are_refused(tiny: Path, changes: dict[str, object], says: str) -> None:
     tiny.write_text(json.dumps({**json.loads(tiny.read_text()), **changes}))
     with pytest.raises(RecordingError, match=says):
         read_kernel_tuner(tiny)
+
+
+def test_failures_with_a_field_of_their_own(tiny: Path) -> None:
+    """As Kernel Tuner's own store_cache writes them since it has error classes."""
+    data = json.loads(tiny.read_text())
+    data["cache"]["2,a"] = {"x": 2, "mode": "a", "__error__": "CompilationFailedConfig", "timestamp": "x"}
+    tiny.write_text(json.dumps(data))
+    recording = read_kernel_tuner(tiny)
+    assert [trial.error for trial in recording.known] == [None, "CompilationFailedConfig", None]
+
+
+def test_what_is_outside_the_space_does_not_count(tiny: Path) -> None:
+    data = json.loads(tiny.read_text())
+    data["cache"]["9,a"] = {"x": 9, "mode": "a", "time": 0.5}
+    tiny.write_text(json.dumps(data))
+    recording = read_kernel_tuner(tiny)
+    assert recording.best_ns == 2e6 and recording.space("constrained").count() == 3
+    for protocol in PROTOCOLS:
+        assert curve(recording, "exhaustive", 0, 10, protocol)[-1] == 1.0
+
+
+def test_a_configuration_that_is_there_twice_is_one(tmp_path: Path) -> None:
+    """All of its timings count, and a failure only where it never worked."""
+    rows = [((1, 1), [5.0]), ((1, 2), [6.0, 8.0]), ((2, 1), []), ((1, 1), [7.0, 9.0]), ((2, 2), []), ((2, 2), [8.0])]
+    results = [
+        {
+            "configuration": {"a": a, "b": b},
+            "times": {"runtimes": runtimes},
+            "invalidity": "correct" if runtimes else "timeout",
+        }
+        for (a, b), runtimes in rows
+    ]
+    path = tmp_path / "t4.json"
+    path.write_text(json.dumps({"results": results}))
+    recording = read_kernel_tuner(path)
+    assert [trial.time_ns for trial in recording.known] == [7e6, 7e6, None, 8e6]
+    assert recording.known[0].samples_ns == (5e6, 7e6, 9e6)
+    assert recording.space("constrained").count() == 4
+    for protocol in PROTOCOLS:
+        assert curve(recording, "exhaustive", 0, 12, protocol)[-1] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_searches_of_few_evaluations_have_a_score(tiny: Path, protocol: Protocol) -> None:
+    """And a curve that goes to their end."""
+    recording = read_kernel_tuner(tiny)
+    for budget in (1, 2, 3, 4, 5, 9, 11, 13):
+        score = score_of(recording, "exhaustive", protocol, budget, 2)
+        assert score.quartiles.evaluations[-1] == budget
+        assert score.at(budget).mean == (0.5 if budget < 3 else 1.0) or protocol != "constrained"
+        assert 0.5 <= score.at(budget).mean <= 1.0
+
+
+def test_of_packed_files_as_much_is_read_as_may_be(tmp_path: Path) -> None:
+    path = tmp_path / "x.json.gz"
+    path.write_bytes(gzip.compress(bytes(1 << 20)))
+    assert len(read_file(path, 1 << 20)) == 1 << 20
+    with pytest.raises(OSError, match="more than 0 MiB"):
+        read_file(path, (1 << 20) - 1)
+    path.write_bytes(gzip.compress(b"in one") + gzip.compress(b" and another"))
+    assert read_file(path) == b"in one and another"
 
 
 def test_damaged_gzip_is_a_message(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..codec import Scalar, expect_object, parse_json
 from ..errors import SchemaError
+from ..input_file import read_file
 from ..job import JobSpec, shape_key
 from ..records import DeviceFingerprint
 from .foreign import ForeignFormat, SourceError, adapted, nothing_fits
@@ -100,7 +101,7 @@ def _device(name: str) -> str:
 
 def _configs(path: Path) -> dict[int, dict[str, Scalar]]:
     try:
-        content = expect_object(parse_json(path.read_bytes(), str(path)), str(path))
+        content = expect_object(parse_json(read_file(path), str(path)), str(path))
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from None
     except SchemaError as error:

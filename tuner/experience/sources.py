@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..codec import decode
 from ..events import JobStarted, ShapeFinished, TrialFinished
+from ..input_file import read_file
 from ..journal import FILE_NAME, is_journal, read_events
 from ..records import Bundle, ConfigRecord, read_bundle
 from .foreign import ForeignFormat, SourceError
@@ -59,7 +60,7 @@ def read_logs(
     elif _is_journal(path):
         logs = _of_journal(path)
     elif path.suffix == ".json":
-        logs = list(decode(path.read_bytes(), KnownSearches, str(path)).searches)
+        logs = list(decode(_content(path), KnownSearches, str(path)).searches)
     else:
         logs = logs_of_records(open_bundle(path).records())
     return [log for log in [*logs, *_of_foreign(foreign, job, tell)] if log.kernel_name == kernel_name]
@@ -113,6 +114,13 @@ def _is_journal(path: Path) -> bool:
         raise SourceError(
             f"{path}: cannot be read: {error.strerror}", hint="a bundle, a journal, or a service's http:// address"
         ) from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _of_journal(path: Path) -> list[SearchLog]:

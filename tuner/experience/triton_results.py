@@ -17,6 +17,7 @@ from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 
 from ..codec import Document, Scalar, convert, parse_json
 from ..errors import SchemaError
+from ..input_file import read_file
 from .foreign import ForeignFormat, SourceError, adapted, nothing_fits
 from .search_log import MOST_CONFIGS, KnownConfig, SearchLog
 
@@ -56,7 +57,7 @@ def _read(path: Path, job: JobSpec) -> list[SearchLog]:
         return []
     try:
         # Triton writes what failed as Infinity, which Python's parser takes and JSON does not have.
-        results = convert(parse_json(path.read_bytes(), str(path)), _Results, str(path))
+        results = convert(parse_json(read_file(path), str(path)), _Results, str(path))
     except OSError as error:
         raise SourceError(f"{path}: cannot be read: {error.strerror}") from None
     except SchemaError as error:

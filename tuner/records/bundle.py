@@ -23,6 +23,7 @@ from deuteron.compiler.whole_file import whole_file
 
 from ..codec import Count, Document, canonical_json, decode, expect_object, parse_json
 from ..errors import BundleError, ExpressionError, SchemaError, SpaceError
+from ..input_file import open_file
 from ..trial import utc_now
 from .lookup import RecordIndex
 from .predictor import Predictor
@@ -90,7 +91,7 @@ class Bundle:
 
     def _lines(self, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
         """Lines of the body with their numbers in the file."""
-        with self.path.open("rb") as file:
+        with open_file(self.path) as file:
             file.readline()
             yield from itertools.islice(enumerate(file, start=2), start, stop)
 
@@ -217,7 +218,7 @@ def read_bundle(path: str | Path) -> Bundle:
     path = Path(path)
     again = "fetch or export it again"
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.readline(MAX_LINE)
             manifest = _read_manifest(path, head)
             digest, count, line = hashlib.sha256(), 0, b"\n"
@@ -233,7 +234,7 @@ def read_bundle(path: str | Path) -> Bundle:
             if isinstance(error, IsADirectoryError) and inside.is_file()
             else "FOLDER/records.bundle of `deuteron tune`, or `deuteron cache pull`"
         )
-        raise BundleError(f"cannot read the bundle {path}: {error}", hint=hint) from error
+        raise BundleError(f"cannot read the bundle {path}: {error.strerror}", hint=hint) from error
     promised = manifest.count + manifest.predictors
     words = f"{manifest.count} records" + (f" and {manifest.predictors} predictors" if manifest.predictors else "")
     if not line.endswith(b"\n") or count < promised:

@@ -18,6 +18,7 @@ from deuteron.compiler.folders import make_folder
 
 from ..codec import Document, canonical_json, decode
 from ..errors import KeyFileError, SchemaError
+from ..input_file import read_file
 from ..trial import utc_now
 from .signature import PublicKey, SigningKey, key_id
 
@@ -201,7 +202,7 @@ class KeyFolder:
     def _read(self, path: Path, kind: type[T]) -> T | None:
         """The document in a file, None where there is none."""
         try:
-            return decode(path.read_bytes(), kind, str(path))
+            return decode(read_file(path), kind, str(path))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -288,7 +289,7 @@ def read_private_key(path: Path) -> SigningKey:
     """The private key in a PEM file. Raises :class:`KeyFileError` also for one that others may read."""
     try:
         mode = path.stat().st_mode
-        text = path.read_bytes()
+        text = read_file(path)
     except OSError as error:
         raise _unusable(path, error) from None
     if mode & 0o007:

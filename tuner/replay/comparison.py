@@ -126,7 +126,8 @@ def _at(fractions: Mapping[int, float], evaluations: int) -> float:
 
 
 def _quartiles(curves: Sequence[Mapping[int, float]]) -> Quartiles:
-    shown = [n for n in curves[0] if n % 5 == 0 or n < 5]
+    last = max(curves[0])
+    shown = [n for n in curves[0] if n % 5 == 0 or n < 5 or n == last]
     parts = []
     for n in shown:
         values = [curve[n] for curve in curves]

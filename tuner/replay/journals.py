@@ -28,7 +28,10 @@ def read_journal(path: Path) -> list[Recording]:
     for event in events:
         if isinstance(event, TrialFinished) and event.trial.phase == "screen":
             tasks.setdefault(task_key(event.shape, event.dtype), []).append(event)
-    recordings = [_recording(task, device, kernel) for task in tasks.values()]
+    try:
+        recordings = [_recording(task, device, kernel) for task in tasks.values()]
+    except RecordingError as error:
+        raise RecordingError(f"{path}: {error.message}", hint=error.hint) from None
     if not recordings:
         raise RecordingError(f"{path}: no shape in it has a configuration that worked")
     return recordings
@@ -40,6 +43,8 @@ def _recording(task: list[TrialFinished], device: str, kernel: str) -> Recording
         RecordedTrial(t.config, None if t.time_ns is None else t.time_ns.median, error=t.error)
         for t in (event.trial for event in task)
     )
-    if all(trial.time_ns is None for trial in trials):
-        raise RecordingError(f"{name}: no configuration in it was measured")
-    return Recording(name, device, kernel, observed_parameters([trial.config for trial in trials]), trials)
+    parameters = observed_parameters([trial.config for trial in trials])
+    try:
+        return Recording(name, device, kernel, parameters, trials)
+    except RecordingError as error:
+        raise RecordingError(f"{name}: {error.message}") from None

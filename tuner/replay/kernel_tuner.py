@@ -1,16 +1,15 @@
 """Files of Kernel Tuner: caches of searches, and the T4 format that other tuners write, too.
 
 A cache has ``tune_params_keys``, ``tune_params {name: [values]}`` and ``cache {"v1,v2,...": {name: value ..., "time":
-ms or the name of an error, "times": [ms ...]}}``; its keys join the values in the order of ``tune_params_keys``. What
-is absent from it was rejected by the constraints of the recorded space. T4 has a list ``results``, each with
-``configuration``, ``invalidity``, ``times.runtimes`` and ``measurements``; choices are what occurs in it.
+ms or the name of an error, "times": [ms ...]}}``, or ``"__error__"`` in place of a time; its keys join the values in
+the order of ``tune_params_keys``. What is absent from it was rejected by the constraints of the recorded space. T4 has
+a list ``results``, each with ``configuration``, ``invalidity``, ``times.runtimes`` and ``measurements``; choices are
+what occurs in it.
 """
 
 from __future__ import annotations
 
-import gzip
 import statistics
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from msgspec import field
 
 from ..codec import Document, Finite, JsonObject, Scalar, convert, decode
 from ..errors import SchemaError, SpaceError
+from ..input_file import read_file
 from ..space import Parameter, config_key
 from .recording import RecordedTrial, Recording, RecordingError
 
@@ -37,10 +37,11 @@ class _CacheFile(Document, frozen=True):
 
 
 class _CacheEntry(Document, frozen=True):
-    """One measurement: a time in ms, or the name of an error."""
+    """One measurement: a time in ms, or the name of an error, in place of the time or in a field of its own."""
 
-    time: Finite | str
+    time: Finite | str | None = None
     times: tuple[Finite, ...] | None = None
+    error: str | None = field(default=None, name="__error__")
 
 
 class _T4Metadata(Document, frozen=True):
@@ -73,27 +74,17 @@ def read_kernel_tuner(path: Path) -> Recording:
     """Read a cache or a T4 file, gzipped or not; a cache may be cut off after an entry. Raises
     :class:`RecordingError`."""
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = _closed(raw)
-        recording = _read_t4(text, path) if b'"results"' in raw[:100_000] else _read_cache(text, path)
-    except (OSError, EOFError, zlib.error) as error:
-        raise RecordingError(f"{path}: cannot be read: {error}") from None
-    except SpaceError as error:
+        text = _closed(read_file(path))
+        return _read_t4(text, path) if b'"results"' in text[:100_000] else _read_cache(text, path)
+    except OSError as error:
+        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
+    except (SpaceError, RecordingError) as error:
         raise RecordingError(f"{path}: {error.message}", hint=error.hint) from None
     except (SchemaError, KeyError) as error:
         raise RecordingError(
             f"{path}: not a file of Kernel Tuner: {error}",
             hint="expected the keys tune_params_keys, tune_params and cache, or a list of results (T4)",
         ) from None
-    if all(trial.time_ns is None for trial in recording.trials):
-        raise RecordingError(f"{path}: no configuration in it was measured")
-    if not any(_is_in_space(trial, recording.parameters) for trial in recording.trials):
-        raise RecordingError(f"{path}: none of its configurations has values that its parameters have")
-    return recording
-
-
-def _is_in_space(trial: RecordedTrial, parameters: Sequence[Parameter]) -> bool:
-    return trial.time_ns is not None and all(trial.config[each.name] in each.choices for each in parameters)
 
 
 def recording_name(path: Path) -> str:
@@ -128,8 +119,10 @@ def _read_cache(text: bytes, path: Path) -> Recording:
 def _read_trial(value: JsonObject, where: str, names: Sequence[str]) -> RecordedTrial:
     config = convert({name: value[name] for name in names}, dict[str, Scalar], where)
     entry = _CacheEntry.from_json(value, where)
-    if isinstance(entry.time, str):
-        return RecordedTrial(config, None, error=entry.time)
+    if entry.error is not None or isinstance(entry.time, str):
+        return RecordedTrial(config, None, error=entry.error or str(entry.time))
+    if entry.time is None:
+        raise SchemaError(f"{where}: the field 'time' is missing")
     mean_ms = statistics.fmean(entry.times) if entry.times else entry.time
     return RecordedTrial(config, mean_ms * NS_PER_MS, tuple(ms * NS_PER_MS for ms in entry.times or ()))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -23,7 +24,8 @@ class RecordingError(TunerError):
 
 @dataclass(frozen=True)
 class RecordedTrial:
-    """One recorded configuration. ``time_ns`` is the mean of ``samples_ns``, None if it failed with ``error``."""
+    """One recorded configuration. ``time_ns`` is the mean of ``samples_ns`` where there are any; None if it failed with
+    ``error``."""
 
     config: Mapping[str, Scalar]
     time_ns: float | None
@@ -65,7 +67,11 @@ class RecordedSpace(Space, frozen=True):
 class Recording:
     """A recorded search, exhaustive or not: what is not in it counts as invalid. ``name`` identifies it.
 
-    Raises :class:`RecordingError` for a number beyond 64 bits, and for a time that nothing takes."""
+    A configuration may be among ``trials`` more than once, and some may have values that ``parameters`` do not have, as
+    where a recording was made of several searches: :attr:`known` is what counts.
+
+    Raises :class:`RecordingError` for a number beyond 64 bits, for a time that nothing takes, and where no
+    configuration of the space was measured."""
 
     name: str
     device_name: str
@@ -76,26 +82,41 @@ class Recording:
     def __post_init__(self) -> None:
         for parameter in self.parameters:
             if any(not isinstance(value, str) and abs(value) > MOST_INTEGER for value in parameter.choices):
-                raise RecordingError(f"{self.name}: a value of {parameter.name!r} is beyond 64 bits")
+                raise RecordingError(f"a value of {parameter.name!r} is beyond 64 bits")
         for trial in self.trials:
-            if trial.time_ns is not None and not 0 < trial.time_ns <= MOST_INTEGER:
-                raise RecordingError(f"{self.name}: a configuration took {trial.time_ns:g} ns")
+            for time in (trial.time_ns, *trial.samples_ns):
+                if time is not None and not 0 < time <= MOST_INTEGER:
+                    raise RecordingError(f"the configuration {config_key(trial.config)} took {time:g} ns")
+        if all(trial.time_ns is None for trial in self.trials):
+            raise RecordingError("no configuration in it was measured")
+        if all(trial.time_ns is None for trial in self.known):
+            raise RecordingError("none of its configurations has values that its parameters have")
+
+    @cached_property
+    def known(self) -> tuple[RecordedTrial, ...]:
+        """The configurations of the space, each once: of several trials of one all timings count, and a failure only
+        where none worked."""
+        found: dict[str, list[RecordedTrial]] = {}
+        for trial in self.trials:
+            if all(trial.config.get(parameter.name) in parameter.choices for parameter in self.parameters):
+                found.setdefault(config_key(trial.config), []).append(trial)
+        return tuple(map(_together, found.values()))
 
     @cached_property
     def best_ns(self) -> float:
-        """The best mean time of all configurations, in ns."""
-        return min(trial.time_ns for trial in self.trials if trial.time_ns is not None)
+        """The best mean time of the configurations of the space, in ns."""
+        return min(trial.time_ns for trial in self.known if trial.time_ns is not None)
 
     @cached_property
     def _by_key(self) -> dict[str, RecordedTrial]:
-        return {config_key(trial.config): trial for trial in self.trials}
+        return {config_key(trial.config): trial for trial in self.known}
 
     def space(self, convention: Convention) -> Space:
         """What a strategy may propose: the whole product ("charged": an invalid point costs an evaluation) or only
         what was recorded ("constrained"). Scores of the two conventions must never be mixed."""
         if convention == "charged":
             return Space(self.parameters)
-        return RecordedSpace(self.parameters, recorded=tuple(t.config for t in self.trials))
+        return RecordedSpace(self.parameters, recorded=tuple(t.config for t in self.known))
 
     def time_ns(self, config: Configuration) -> float | None:
         """The mean time of ``config``; None if it is not recorded or failed."""
@@ -115,3 +136,12 @@ class Recording:
         if trial is None:
             return Outcome(None, "invalid")
         return Outcome(trial.time_ns, "ok" if trial.time_ns is not None else "failed")
+
+
+def _together(trials: Sequence[RecordedTrial]) -> RecordedTrial:
+    """What several trials of one configuration say."""
+    timed = [(trial.time_ns, trial) for trial in trials if trial.time_ns is not None]
+    if len(timed) < 2:
+        return timed[0][1] if timed else trials[0]
+    samples = [sample for time, trial in timed for sample in (trial.samples_ns or (time,))]
+    return RecordedTrial(trials[0].config, statistics.fmean(samples), tuple(samples))

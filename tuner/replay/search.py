@@ -22,7 +22,7 @@ PROTOCOLS: tuple[Protocol, ...] = get_args(Protocol)
 
 #: Noisy: the part of the evaluations that goes into measuring the best ones again, and the least number of them.
 RESERVE, LEAST_RESERVE = 0.08, 3
-#: Noisy searches are scored every so many evaluations.
+#: Noisy searches are scored every so many evaluations, from twice as many on, and at their end.
 LOOK = 5
 
 
@@ -80,8 +80,8 @@ def _noisy(
 ) -> dict[int, float]:
     """As if each search had ended at the look: its last evaluations measure the best ones again."""
     fractions = {}
-    for count in range(2 * LOOK, evaluations + 1, LOOK):
-        reserve = max(LEAST_RESERVE, round(RESERVE * count))
+    for count in (*range(2 * LOOK, evaluations, LOOK), evaluations):
+        reserve = min(max(LEAST_RESERVE, round(RESERVE * count)), count - 1)
         worked = [(config, value) for config, value in measured[: count - reserve] if value is not None]
         picked = pick(recording, worked, reserve, rng)
         true = None if picked is None else recording.time_ns(picked)
