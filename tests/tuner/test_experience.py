@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from deuteron.tuner.codec import Document
 from deuteron.tuner.errors import BundleError, SchemaError
+from deuteron.tuner.events import JobStarted, ShapeFinished, TrialFinished
 from deuteron.tuner.experience import (
     Course,
     KnownConfig,
@@ -28,6 +30,7 @@ from deuteron.tuner.experience import (
 )
 from deuteron.tuner.experience.patience import LONG_PATIENCE, PATIENCE, Patience, rank_correlation
 from deuteron.tuner.experience.sources import SourceError, read_logs
+from deuteron.tuner.journal import JournalHeader
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, write_bundle
 from deuteron.tuner.space import Configuration, Parameter, Space
@@ -317,7 +320,14 @@ def test_logs_of_records_have_both_configurations(make_record: Callable[..., Con
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"shape": {"M": 0}}, {"known": [{"config": {"a": 1}, "time_ns": 0}]}, {"known": [{"config": {}}]}, {"dtype": 3}],
+    [
+        {"shape": {"M": 0}},
+        {"known": [{"config": {"a": 1}, "time_ns": 0}]},
+        {"known": [{"config": {"a": 1}, "time_ns": 5, "range_ns": [6, 7]}]},
+        {"known": [{"config": {"a": 1}, "time_ns": 5, "range_ns": [0, 7]}]},
+        {"known": [{"config": {}}]},
+        {"dtype": 3},
+    ],
 )
 def test_logs_from_outside_are_checked(wrong: dict[str, object]) -> None:
     with pytest.raises(SchemaError):
@@ -328,6 +338,21 @@ def test_records_of_a_bundle_are_logs(tmp_path: Path, make_record: Callable[...,
     write_bundle(tmp_path / "b", [make_record({"M": 4}), make_record({"M": 8})])
     assert [log.shape for log in read_logs(str(tmp_path / "b"), "kernel")] == [{"M": 4}, {"M": 8}]
     assert read_logs(str(tmp_path / "b"), "other") == []
+
+
+def test_a_journal_of_two_devices_is_two_searches(tmp_path: Path, make_record: Callable[..., ConfigRecord]) -> None:
+    """A job that was killed and went on elsewhere: times of one device are not taken for those of the other."""
+
+    def run(device: str, setup: str, ns: float) -> list[Document]:
+        found = replace(trial({"a": 1}, ns), setup=setup)
+        return [JobStarted("k", device, "random", 1, 9, None), TrialFinished({"M": 4}, "f32", found, None)]
+
+    finished = ShapeFinished(make_record({"M": 4}, kernel_hash="text", toolchain={"deuteron": "2"}))
+    lines = [JournalHeader(1, "j"), *run("cpu/x", "one", 50.0), *run("cpu/y", "two", 70.0), finished]
+    path = tmp_path / "journal.jsonl"
+    path.write_text("".join(json.dumps(line.to_json()) + "\n" for line in lines))
+    found = [(log.device, [known.time_ns for known in log.known], log.toolchain) for log in read_logs(str(path), "k")]
+    assert found == [("cpu/x", [50.0], {}), ("cpu/y", [70.0], {"deuteron": "2"})]
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ NEW_KEY, OLD_KEY = ["512", "512", "256", "True", "torch.bfloat16"], [512, 512, 2
 def test_results_of_triton_are_measurements(tmp_path: Path, key: list[object]) -> None:
     failed = [float("inf")] * 3
     timings = [(SLOW, [0.5, 0.4, 0.6]), (FAST, [0.25, 0.2, 0.3]), ({**FAST, "BLOCK_K": 32}, failed)]
+    timings.append(({**SLOW, "BLOCK_K": 32}, [1e308] * 3))  # which in ns no number holds
     path = triton_file(tmp_path, timings, key)
     for source in (path, path.parent, tmp_path):
         (log,) = read_logs(str(source), "matmul_kernel", job=MATMUL)

@@ -30,7 +30,7 @@ class KnownConfig(Document, frozen=True):
     range_ns: tuple[Finite, Finite] | None = None
 
     def __post_init__(self) -> None:
-        if self.time_ns is not None and not self.time_ns > 0:
+        if self.time_ns is not None and not 0 < self.time_ns < math.inf:
             raise ValueError(f"a time of {self.time_ns} ns")
         if self.range_ns is not None and not _is_around(self.range_ns, self.time_ns):
             raise ValueError(f"an interval from {self.range_ns[0]} to {self.range_ns[1]} around {self.time_ns} ns")

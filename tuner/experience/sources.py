@@ -11,6 +11,7 @@ from ..events import JobStarted, ShapeFinished, TrialFinished
 from ..input_file import read_file
 from ..journal import FILE_NAME, is_journal, read_events
 from ..records import Bundle, ConfigRecord, read_bundle
+from ..trial import Trial
 from .foreign import ForeignFormat, SourceError
 from .moe_files import MOE_FILES
 from .search_log import MOST_LOGS, KnownSearches, SearchLog, logs_of_records, logs_of_trials
@@ -124,21 +125,28 @@ def _content(path: Path) -> bytes:
 
 
 def _of_journal(path: Path) -> list[SearchLog]:
-    """The logs of a journal. One that no shape was finished in does not say which text of the kernel it is of."""
+    """The logs of a journal. One that no shape was finished in does not say which text of the kernel it is of. Where a
+    job went on on another device, or with another toolchain, trials of before are in logs of their own."""
     kernel = device = kernel_hash = ""
-    toolchain: Mapping[str, str] = {}
-    trials = []
+    setup: str | None = None
+    runs: dict[tuple[str, str | None], list[tuple[Mapping[str, int], str, Trial]]] = {}
+    toolchains: dict[tuple[str, str | None], Mapping[str, str]] = {}
     for event in _events(path):
         match event:
             case JobStarted():
                 kernel, device = event.kernel_name, event.device
-            case TrialFinished():
-                trials.append((event.shape, event.dtype, event.trial))
+            case TrialFinished(trial=trial):
+                setup = trial.setup
+                runs.setdefault((device, setup), []).append((event.shape, event.dtype, trial))
             case ShapeFinished(record=record):
-                kernel_hash, toolchain = record.kernel_hash, record.toolchain
+                kernel_hash, toolchains[device, setup] = record.kernel_hash, record.toolchain
             case _:
                 pass
-    return logs_of_trials(kernel, kernel_hash, device, trials, toolchain)
+    return [
+        log
+        for run, trials in runs.items()
+        for log in logs_of_trials(kernel, kernel_hash, run[0], trials, toolchains.get(run))
+    ]
 
 
 def _events(path: Path) -> Iterator[object]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SUFFIX = ".autotune.json"
 # Triton cuts the name of the kernel there.
 _NAME_LENGTH = 150
+NS_PER_MS = 1e6
 # What 64 bits hold.
 _SIZE_DIGITS = 18
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -63,7 +64,7 @@ def _read(path: Path, job: JobSpec) -> list[SearchLog]:
     except SchemaError as error:
         raise SourceError(f"not a result of @autotune: {error.message}", hint="a file that Triton wrote") from None
     shape = _shape(results.key, job, path)
-    known = [KnownConfig(config, ms * 1e6) for config, ms in _timed(results, job)]
+    known = [KnownConfig(config, ms * NS_PER_MS) for config, ms in _timed(results, job)]
     if not known:
         raise nothing_fits(path, job)
     fastest = tuple(sorted(known, key=lambda one: one.time_ns or math.inf)[:MOST_CONFIGS])
@@ -77,7 +78,7 @@ def _timed(results: _Results, job: JobSpec) -> list[tuple[dict[str, Scalar], flo
         options = {name: getattr(config, name) for name in _OPTIONS}
         given = {name: value for name, value in {**options, **config.kwargs}.items() if value is not None}
         wanted = adapted(given, job)
-        if wanted is not None and isinstance(ms, float | int) and 0 < ms < math.inf:
+        if wanted is not None and isinstance(ms, float | int) and 0 < ms * NS_PER_MS < math.inf:
             found.append((wanted, float(ms)))
     return found
 
