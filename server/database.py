@@ -86,8 +86,8 @@ def make_engine(url: str) -> Engine:
 
 
 def close_to_others(url: str) -> None:
-    """Take a SQLite database that is there from everybody but its owner: kernels, trials and hashes of tokens are in
-    it, and servers made it as the umask had it."""
+    """Take a SQLite database of this service from everybody but its owner: kernels, trials and hashes of tokens are in
+    it, and servers made it as the umask had it. Only once it was opened: an address may name any file or folder."""
     parsed = parse_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         return

@@ -37,8 +37,8 @@ def serve(settings: Settings) -> None:
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     refuse_unfinished(settings)
-    close_to_others(settings.database_url)
     migrations.upgrade(settings.database_url)
+    close_to_others(settings.database_url)  # which is known to be a database only now
     store = ServiceStore.open(settings.database_url)
     try:
         require_tokens_exist(settings, store)

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DatabaseError
 
 from deuteron import migrations
 from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.variant.cache import DiskCache, Entry
-from deuteron.server import ServiceStore, Settings
+from deuteron.server import ServiceStore, Settings, serve
 from deuteron.server.database import close_to_others
 from deuteron.tuner import JobSpec, builtin_workload
 from deuteron.tuner.journal import Journal
@@ -89,3 +90,14 @@ def test_a_database_that_others_can_read_is_closed_to_them(home: Path, caplog: p
     caplog.clear()
     close_to_others(settings.database_url)
     assert caplog.text == ""
+
+
+def test_what_is_no_database_keeps_its_mode(home: Path) -> None:
+    shared, notes = home.parent / "shared", home.parent / "notes.txt"
+    shared.mkdir()
+    notes.write_text("hello")
+    for path in (shared, notes):
+        path.chmod(0o755)
+        with pytest.raises(DatabaseError):
+            serve(Settings(home=home, port=0, scheduler="none", database_url=f"sqlite:///{path}"))
+        assert mode(path) == 0o755
