@@ -32,6 +32,7 @@ from .schemas.fleet import (
     FinishedTrial,
     HeartbeatBody,
     ReceiptAnswer,
+    ReleaseBody,
     SearchesAnswer,
 )
 
@@ -90,6 +91,14 @@ def deliver(job_id: str, body: EventsBody, context: ContextDep, _worker: WorkerP
 @router.post("/jobs/{job_id}/heartbeat", summary="Stay in charge of a job")
 def heartbeat(job_id: str, body: HeartbeatBody, context: ContextDep, _worker: WorkerPrincipal) -> ReceiptAnswer:
     return _answer(context.ingest.heartbeat(job_id, claim_id=body.claim_id))
+
+
+@router.post("/jobs/{job_id}/release", status_code=status.HTTP_204_NO_CONTENT, summary="Give a job back")
+def release(job_id: str, body: ReleaseBody, context: ContextDep, _worker: WorkerPrincipal) -> None:
+    """The worker was told to stop: its job is queued again and the attempt does not count. Of a run that does not have
+    the job nothing changes. Events that are delivered later are stored all the same."""
+    context.ingest.release(job_id, reason="its worker was stopped", claim_id=body.claim_id, refund=True)
+    context.dispatcher.wake()
 
 
 @router.post("/devices", summary="Announce devices")

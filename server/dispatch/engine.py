@@ -82,6 +82,10 @@ class Dispatched:
         self.among = among
         self._future = future
 
+    def has(self, claim_id: str | None) -> bool:
+        """Whether a run is one of this dispatch."""
+        return claim_id is not None and claim_id.partition(".")[0] == self.ticket
+
     @property
     def done(self) -> bool:
         """Whether the run returned, failed or was cancelled."""

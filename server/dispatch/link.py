@@ -76,6 +76,10 @@ class Link:
         """Say that the run is alive; the receipt says whether to go on."""
         return self._post(f"/v1/worker/jobs/{job_id}/heartbeat", {"claim_id": claim_id}, Receipt)
 
+    def release(self, job_id: str, claim_id: str) -> None:
+        """Give the job back before this run ends: another one begins at once. Raises as :meth:`claim`."""
+        self._send("POST", f"/v1/worker/jobs/{job_id}/release", json={"claim_id": claim_id})
+
     def searches(self, job_id: str, place: SearchPlace) -> tuple[SearchLog, ...]:
         """What other jobs measured, and measure now, that says most about ``place``. Raises as :meth:`claim`."""
         path = f"/v1/worker/jobs/{job_id}/searches"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import threading
@@ -17,6 +18,7 @@ from deuteron.tuner.http import ServiceError, ServiceUnreachable
 from deuteron.tuner.study import warm_up
 
 from ..settings import lift_thread_limits
+from .handover import Handover
 from .link import Link
 from .resources import fingerprints
 from .run import Bench, deliver_leftovers, forget_dead_runs
@@ -31,7 +33,7 @@ _PAUSE_S = 2.0
 
 class BenchPlugin(WorkerPlugin):
     """Holds the bench of a worker process and, in the background, announces its device and delivers what
-    an earlier process left in the spool."""
+    an earlier process left in the spool. Gives the job back when the worker closes."""
 
     name = _PLUGIN
 
@@ -40,6 +42,7 @@ class BenchPlugin(WorkerPlugin):
         self._closing: threading.Event | None = None
 
     def setup(self, worker: Worker) -> None:
+        self.handover = Handover()  # not before: a keeper sends this object to its process
         lift_thread_limits(dask.config.get("distributed.nanny.pre-spawn-environ"))
         # One line a request would bury what matters in a worker's log.
         logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -53,9 +56,10 @@ class BenchPlugin(WorkerPlugin):
             shared_nursery().begin()  # what its first job's processes are forked from takes a second to load
         threading.Thread(target=self._introduce, name="deuteron-courier", daemon=True).start()
 
-    def teardown(self, worker: Worker) -> None:
+    async def teardown(self, worker: Worker) -> None:
         if self._closing is not None:
             self._closing.set()
+        await asyncio.to_thread(self.handover.stop)
 
     def _introduce(self) -> None:
         closing = self._closing
@@ -81,6 +85,6 @@ class BenchPlugin(WorkerPlugin):
         link.close()
 
 
-def bench_of(worker: Worker) -> Bench:
-    """What a worker of ours measures with."""
-    return cast(BenchPlugin, worker.plugins[_PLUGIN]).bench
+def plugin_of(worker: Worker) -> BenchPlugin:
+    """What makes a worker one of ours."""
+    return cast(BenchPlugin, worker.plugins[_PLUGIN])

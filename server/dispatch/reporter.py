@@ -42,6 +42,7 @@ class Reporter:
         self._refused = False
         self._waiting = 0  # threads that want an acknowledgement
         self._stop = threading.Event()
+        self._given_back = False
         self._thread = threading.Thread(target=self._run, name="deuteron-reporter", daemon=True)
 
     def __enter__(self) -> Reporter:
@@ -62,8 +63,24 @@ class Reporter:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether the job was cancelled or given to another run."""
+        """Whether the job was cancelled, given to another run, or given back."""
         return self._stop.is_set()
+
+    @property
+    def given_back(self) -> bool:
+        """Whether the run ends because its worker was told to stop."""
+        return self._given_back
+
+    def give_back(self, patience_s: float) -> None:
+        """Let somebody else go on with the job: hand over what is measured, waiting ``patience_s`` for the server, then
+        the job, and stop the run. Called from another thread, at any moment."""
+        self._given_back = True
+        self._stop.set()
+        self.drain(patience_s)
+        try:
+            self._link.release(self._job_id, self._claim_id)
+        except (ServiceUnreachable, ServiceError) as error:
+            logger.warning("job %s waits until its lease is over: %s", self._job_id, error)
 
     def emit(self, event: dict[str, object]) -> None:
         """Record an event."""

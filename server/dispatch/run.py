@@ -31,6 +31,7 @@ from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
 from ..files import is_full, is_older
 from .exclusive import exclusive
+from .handover import Handover
 from .link import Assignment, Link
 from .reporter import Reporter
 from .spool import KEPT_S, Spool, is_unwanted, leftovers, set_aside
@@ -136,8 +137,8 @@ def forget_dead_runs(bench: Bench) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure(bench: Bench, job_id: str, ticket: str) -> str:
-    """Run a job to its end and return how the run ended, for the log.
+def measure(bench: Bench, job_id: str, ticket: str, handover: Handover) -> str:
+    """Run a job to its end and return how the run ended, for the log. ``handover`` gives it back before.
 
     ``ticket`` names the dispatch: when the engine starts this function again because the worker died, the
     ticket is the same, and the new run takes the job over at once instead of waiting for the lease.
@@ -155,19 +156,23 @@ def measure(bench: Bench, job_id: str, ticket: str) -> str:
                 assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
             except ServiceError as error:
                 return f"refused: {error.message}"
-            return _run_claimed(bench, link, job_id, claim_id, assignment)
+            return _run_claimed(bench, link, job_id, claim_id, assignment, handover)
     finally:
         link.close()
 
 
-def _run_claimed(bench: Bench, link: Link, job_id: str, claim_id: str, assignment: Assignment) -> str:
+def _run_claimed(
+    bench: Bench, link: Link, job_id: str, claim_id: str, assignment: Assignment, handover: Handover
+) -> str:
     workdir = bench.runs / claim_id
     workdir.mkdir(parents=True, exist_ok=True)
     spool = Spool(bench.spool, job_id, claim_id)
     try:
-        with Reporter(link, spool, job_id, claim_id) as reporter:
+        with Reporter(link, spool, job_id, claim_id) as reporter, handover.of(reporter):
 
             def emit(event: TuneEvent) -> None:
+                if isinstance(event, JobCancelled) and reporter.given_back:
+                    return  # the run ends, not the job
                 if isinstance(event, JobFinished) and event.profile is not None:
                     _upload_profile(link, job_id, claim_id, workdir / event.profile, reporter)
                 reporter.emit(event.to_json())

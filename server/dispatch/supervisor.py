@@ -253,14 +253,16 @@ class DaskDispatcher:
         with self._store.read() as tx:
             waiting = tx.jobs.waiting(limit=_AHEAD)
             busy = tx.jobs.at_workers(unfinished)
+            last_runs = {job_id: tx.events.last_run(job_id) for _, job_id, _ in waiting if job_id in self._dispatched}
         among = self._roster.admitted()
         openings = Openings(self._roster.workers, busy)
         given: set[str] = set()
         for _, job_id, device in waiting:
             dispatched = self._dispatched.get(job_id)
-            if dispatched is not None and dispatched.among != among:
-                # It waits at a worker that is drained by now, or could go to one that is not any more. If it begins in
-                # this very moment, the run that is given it now finds it taken.
+            if dispatched is not None and (dispatched.among != among or dispatched.has(last_runs[job_id])):
+                # It waits at a worker that is drained by now, or could go to one that is not any more; or its worker
+                # gave it back, which Dask may not know and takes for a death. If it begins in this very moment, the run
+                # that is given it now finds it taken.
                 self._dispatched.pop(job_id).cancel()
             elif dispatched is not None:
                 given.add(device)
@@ -287,6 +289,7 @@ class DaskDispatcher:
         ended = [job_id for job_id, dispatched in self._dispatched.items() if dispatched.done]
         with self._store.read() as tx:
             jobs = [tx.jobs.get(job_id) for job_id in ended]
+            runs = {job.id: job.claim_id or tx.events.last_run(job.id) for job in jobs}
             cancelled = tx.jobs.never_started(self._dispatched.keys(), JobState.CANCELLED)
         for job in jobs:
             dispatched = self._dispatched.pop(job.id)
@@ -296,18 +299,18 @@ class DaskDispatcher:
                 # A queued job is handed over again, a running one has its lease in which to report.
                 logger.warning("job %s: the scheduler that had it is gone", job.id)
             else:
-                self._end(job, dispatched)
+                self._end(job, dispatched, runs[job.id])
         for job_id in cancelled - set(ended):
             self._dispatched.pop(job_id).cancel()
 
-    def _end(self, job: Job, dispatched: Dispatched) -> None:
+    def _end(self, job: Job, dispatched: Dispatched, last_run: str | None) -> None:
         failure = dispatched.failure
         if failure is None:
             logger.info("job %s: run ended: %s", job.id, dispatched.result())
         else:
             logger.warning("job %s: the engine gave up: %s", job.id, failure)
-        if job.claim_id is not None and job.claim_id.startswith(dispatched.ticket):
-            self._release_run(job, "the worker was lost")
+        if dispatched.has(last_run):
+            self._release_run(job, "the worker was lost")  # unless that gave it back
         elif job.state is JobState.QUEUED and failure is not None:
             # Its workers died before they could claim it; they would be started again for ever.
             self._ingest.fail(job.id, f"the workers for this job died before they could start it: {failure}")

@@ -11,7 +11,8 @@ def measure_here(job_id: str, ticket: str) -> str:
     """Measure a job with the bench of this worker. Only names travel through the scheduler; spec and token do not."""
     from distributed import get_worker  # lazy: see above
 
-    from .plugin import bench_of  # lazy: see above
+    from .plugin import plugin_of  # lazy: see above
     from .run import measure  # lazy: see above
 
-    return measure(bench_of(get_worker()), job_id, ticket)
+    ours = plugin_of(get_worker())
+    return measure(ours.bench, job_id, ticket, ours.handover)

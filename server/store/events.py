@@ -50,6 +50,12 @@ class Events:
             query = query.where(EventRow.sequence.in_(among))
         return {number for (number,) in self.connection.execute(query) if number is not None}
 
+    def last_run(self, job_id: str) -> str | None:
+        """The run that a job was given to last; None where it was given to none."""
+        given = (EventRow.job_id == job_id, EventRow.kind == "job_state", EventRow.claim_id.is_not(None))
+        query = select(EventRow.claim_id).where(*given).order_by(EventRow.id.desc()).limit(1)
+        return self.connection.execute(query).scalar_one_or_none()
+
     def knows_run(self, job_id: str, claim_id: str) -> bool:
         """Whether the run got the job at some time, or has delivered to it."""
         query = select(EventRow.id).where(EventRow.job_id == job_id, EventRow.claim_id == claim_id).limit(1)

@@ -19,6 +19,7 @@ from sqlalchemy.exc import OperationalError
 
 from deuteron.server import Settings
 from deuteron.server.context import ServiceContext
+from deuteron.server.dispatch.handover import Handover
 from deuteron.server.dispatch.ingest import Delivery, Receipt
 from deuteron.server.dispatch.leases import LeaseClock
 from deuteron.server.dispatch.link import Link
@@ -158,6 +159,51 @@ def test_a_lost_run_costs_an_attempt_and_a_stopped_one_does_not(service) -> None
     job = context.ingest.release(job_id, reason="gone", claim_id="t.3")
     assert (job.state, job.attempts) == (JobState.FAILED, 3)
     assert "lost 3 times" in str(job.error)
+
+
+def test_a_job_is_given_back_by_the_run_that_has_it(
+    service, settings: Settings, open_client: Callable[..., TestClient]
+) -> None:
+    context, job_id = service
+    client, path = open_client(settings), f"/v1/worker/jobs/{job_id}/release"
+    context.ingest.claim(job_id, claim_id="t.1", worker="w")
+    assert client.post(path, json={"claim_id": "t.2"}).status_code == 204
+    assert stored(context, job_id).state is JobState.RUNNING
+    assert [client.post(path, json={"claim_id": "t.1"}).status_code for _ in "ab"] == [204, 204]
+    job = stored(context, job_id)
+    assert (job.state, job.attempts, job.worker) == (JobState.QUEUED, 0, None)
+    missing = client.post("/v1/worker/jobs/nothing/release", json={"claim_id": "t.1"})
+    assert missing.status_code == 404
+
+
+class NotingLink:
+    """A server that takes everything, and what it was told in its order."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+        self.heard += [str(item.event["kind"]) for item in events]
+        return Receipt(proceed=True, cancel=False)
+
+    def heartbeat(self, job_id: str, claim_id: str) -> Receipt:
+        return Receipt(proceed=True, cancel=False)
+
+    def release(self, job_id: str, claim_id: str) -> None:
+        self.heard.append(f"{claim_id} gives {job_id} back")
+
+
+def test_a_process_that_stops_hands_over_what_it_has_and_then_its_job(tmp_path: Path) -> None:
+    handover, link = Handover(), NotingLink()
+    with Reporter(cast(Link, link), Spool(tmp_path, "job", "t.1"), "job", "t.1") as reporter, handover.of(reporter):
+        for number in range(5):
+            reporter.emit({"kind": f"event {number}"})
+        handover.stop()
+        assert reporter.stop_requested and reporter.given_back
+    assert link.heard == [f"event {number}" for number in range(5)] + ["t.1 gives job back"]
+    # One that was claimed a moment later goes back, too.
+    with Reporter(cast(Link, link), Spool(tmp_path, "job", "t.2"), "job", "t.2") as reporter, handover.of(reporter):
+        assert reporter.stop_requested and link.heard[-1] == "t.2 gives job back"
 
 
 def test_a_cancelled_job_whose_run_is_lost_is_not_queued_again(service) -> None:

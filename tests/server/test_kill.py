@@ -178,6 +178,45 @@ def test_killed_server_does_not_stop_a_worker_elsewhere(
     assert job["attempts"] == 1, "the run was never interrupted"
 
 
+@pytest.mark.slow
+def test_a_worker_elsewhere_that_is_stopped_gives_its_job_back(
+    make_service: Callable[..., Any],
+    background: Background,
+    wait_until: Callable[..., None],
+    pick_port: Callable[[], int],
+    tmp_path: Path,
+) -> None:
+    """SIGTERM, as at the end of a time limit, costs no attempt and waits for no lease."""
+    scheduler = f"tcp://127.0.0.1:{pick_port()}"
+    background(
+        "import asyncio\nfrom distributed import Scheduler\n"
+        "async def main():\n"
+        f"    async with Scheduler(host='127.0.0.1', port={scheduler.rsplit(':')[-1]}, dashboard=False) as s:\n"
+        "        await s.finished()\n"
+        "asyncio.run(main())",
+        {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"},
+    )
+    service = make_service(DEUTERON_SCHEDULER=scheduler, DEUTERON_MAX_ATTEMPTS="1", DEUTERON_LEASE_SECONDS="600")
+    job_id = service.submit(budget=PACED)
+    for place in ("first", "second"):
+        worker = background(
+            "from deuteron.server import Settings, run_worker\n"
+            "if __name__ == '__main__':\n"
+            f"    run_worker({scheduler!r}, server_url={service.url!r}, settings=Settings.from_environment(), "
+            "devices=['cpu'])",
+            {"DEUTERON_HOME": str(tmp_path / place), "DEUTERON_RUNNER": "paced_runner:run"},
+        )
+        if place == "first":
+            in_the_middle(service, job_id, wait_until)
+            worker.terminate()
+            assert worker.wait(20) == 0
+            job = service.job(job_id)
+            assert (job["state"], job["attempts"]) == ("queued", 0)
+            assert list((tmp_path / place / "spool").iterdir()) == []
+    wait_until(lambda: service.job(job_id)["finished_at"] is not None, 60)
+    assert check_complete(service, job_id, [])["attempts"] == 1
+
+
 def test_cancel_reaches_the_worker(make_service: Callable[..., Any], wait_until: Callable[..., None]) -> None:
     service = make_service()
     job_id = service.submit(budget={"trials": 200, "seconds": 60})

@@ -163,13 +163,16 @@ class Future:
 
     cancelled: bool = False
     ended: bool = False
-    status = "finished"
+    status: str = "finished"
 
     def done(self) -> bool:
         return self.ended
 
     def result(self) -> str:
         return "done"
+
+    def exception(self) -> Exception:
+        return RuntimeError("a worker died")
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -230,6 +233,22 @@ def test_queued_jobs_go_to_who_is_not_drained(settings: Settings) -> None:
     with store.write() as tx:
         tx.workers.resume("cpu@a"), tx.workers.resume("cpu@b")
     assert round() == [(queued.id, None)]
+    # Its worker took it and gave it back: Dask, which may take that for a death, is given it anew.
+    ticket = dispatcher._dispatched[queued.id].ticket
+    context.ingest.claim(queued.id, claim_id=f"{ticket}.1", worker="cpu@b/9")
+    assert round() == []
+    context.ingest.release(queued.id, reason="stopped", claim_id=f"{ticket}.1", refund=True)
+    assert round() == [(queued.id, None)] and dispatcher._dispatched[queued.id].ticket != ticket
+    assert engine.given[-2][2].cancelled and round() == []
+    # Dask may even have given up for that before this server looked.
+    run = f"{dispatcher._dispatched[queued.id].ticket}.1"
+    context.ingest.claim(queued.id, claim_id=run, worker="cpu@b/9")
+    context.ingest.release(queued.id, reason="stopped", claim_id=run, refund=True)
+    engine.given[-1][2].ended, engine.given[-1][2].status = True, "error"
+    dispatcher._reap()
+    assert round() == [(queued.id, None)]
+    with store.read() as tx:
+        assert tx.jobs.get(queued.id).state is JobState.QUEUED
     store.close()
 
 

@@ -119,6 +119,10 @@ class HeartbeatBody(Body):
     claim_id: Annotated[str, Field(max_length=80)]
 
 
+class ReleaseBody(Body):
+    claim_id: Annotated[str, Field(max_length=80)]
+
+
 class ReceiptAnswer(BaseModel):
     proceed: bool = Field(description="False: another run has the job, or it has ended. Stop.")
     cancel: bool = Field(description="True: somebody asked for the job's end.")
