@@ -11,7 +11,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from deuteron.compiler.extras import require_extras
@@ -24,8 +24,17 @@ logger = logging.getLogger("deuteron.server")
 _POOL_SIZE = 10
 _POOL_OVERFLOW = 30
 _BUSY_TIMEOUT_MS = 15_000
-# Where a connection keeps which file it opened.
-_FILE = "deuteron.file"
+
+
+class DatabaseLost(OperationalError):
+    """The file of a SQLite database was deleted, or another put in its place, while it was open: what is written now
+    goes where nobody will find it."""
+
+    message = "the file of the database was deleted or replaced under this server"
+    hint = "start the server anew, with its database in place or a backup restored"
+
+    def __init__(self) -> None:
+        super().__init__(None, None, Exception(self.message))
 
 
 def parse_url(url: str) -> URL:
@@ -52,6 +61,11 @@ def parse_url(url: str) -> URL:
             f"database {parsed.get_backend_name()!r} is not supported",
             hint="sqlite or postgresql",
         )
+    if parsed.database in (None, "", ":memory:"):
+        raise SettingsError(
+            f"database address {url!r} names no file, and servers, workers and commands share one",
+            hint="sqlite:////absolute/path.db",
+        )
     return parsed
 
 
@@ -65,13 +79,9 @@ def make_engine(url: str) -> Engine:
     """
     parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
-        file = None if parsed.database == ":memory:" else parsed.database
-        if file:
-            Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(parsed, pool_size=_POOL_SIZE, max_overflow=_POOL_OVERFLOW)
-        if file:
-            event.listen(engine, "do_connect", _make_private)
-            event.listen(engine, "connect", lambda _, entry: _note_file(file, entry))
+        event.listen(engine, "do_connect", _make_private)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -89,10 +99,10 @@ def close_to_others(url: str) -> None:
     """Take a SQLite database of this service from everybody but its owner: kernels, trials and hashes of tokens are in
     it, and servers made it as the umask had it. Only once it was opened: an address may name any file or folder."""
     parsed = parse_url(url)
-    if parsed.get_backend_name() != "sqlite" or not parsed.database:
+    if parsed.get_backend_name() != "sqlite":
         return
     for suffix in ("", "-wal", "-shm"):
-        path = Path(parsed.database + suffix)
+        path = Path(f"{parsed.database}{suffix}")
         try:
             if path.stat().st_mode & 0o077:
                 path.chmod(0o600)
@@ -108,11 +118,6 @@ def _make_private(_dialect: object, _entry: object, arguments: Sequence[str], _n
     # the locks that this process has on it.
     with suppress(OSError):  # SQLite says why there can be none
         os.close(os.open(arguments[0], os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
-def _note_file(path: str, entry: ConnectionPoolEntry) -> None:
-    with suppress(OSError):
-        entry.info[_FILE] = _file_at(path)
 
 
 def _file_at(path: str) -> tuple[int, int]:
@@ -148,30 +153,51 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(writing=True)
+        self._opened: tuple[int, int] | None = None
+        self._lost = False
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", self._note_file)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that only reads: a consistent snapshot on SQLite."""
+        """A transaction that only reads: a consistent snapshot on SQLite. Raises :class:`DatabaseLost`."""
+        self._refuse_lost()
         with self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that commits when the block ends and rolls back when it raises."""
+        """A transaction that commits when the block ends and rolls back when it raises. Raises
+        :class:`DatabaseLost`."""
+        self._refuse_lost()
         with self._writer.connect() as connection, connection.begin():
             yield connection
 
     def is_lost(self) -> bool:
-        """Whether the file of a SQLite database was deleted, or another put in its place, since it was opened: all that
-        is written goes where nobody will find it. Looks at one connection."""
-        with self.engine.connect() as connection:
-            opened: tuple[int, int] | None = connection.info.get(_FILE)
-        if opened is None:
+        """Whether the file of a SQLite database is not the one that was opened first: see :class:`DatabaseLost`. It may
+        come back. The log tells of either, once."""
+        if self._opened is None:
             return False
         try:
-            return _file_at(str(self.engine.url.database)) != opened
-        except FileNotFoundError:
-            return True
+            lost = _file_at(str(self.engine.url.database)) != self._opened
+        except (FileNotFoundError, NotADirectoryError):
+            lost = True
+        if lost != self._lost:
+            self._lost = lost
+            if lost:
+                logger.error("%s; requests are refused: %s", DatabaseLost.message, DatabaseLost.hint)
+            else:
+                logger.warning("the file of the database is back")
+        return lost
+
+    def _refuse_lost(self) -> None:
+        # Before a connection is made, which would make an empty database in the place of one that is gone.
+        if self.is_lost():
+            raise DatabaseLost
+
+    def _note_file(self, _connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+        if self._opened is None:
+            self._opened = _file_at(str(self.engine.url.database))
 
     def close(self) -> None:
         self.engine.dispose()

@@ -18,6 +18,7 @@ from starlette.routing import Match
 from deuteron.compiler.errors import CompilationError, DeuteronError
 from deuteron.tuner.errors import Fault, WorkloadError
 
+from .database import DatabaseLost
 from .files import is_full
 from .store import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, WorkerIsDraining
 
@@ -214,6 +215,8 @@ def fault_list(faults: Sequence[Fault]) -> list[dict[str, str | None]]:
 async def _on_database(request: Request, error: Exception) -> JSONResponse:
     if is_full(error):
         return await _on_system(request, error)
+    if isinstance(error, DatabaseLost):  # which the log has
+        return problem_response(503, "database-lost", error.message, hint=error.hint)
     logger.error("the database did not answer: %s", error)
     return problem_response(
         503,

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from deuteron import migrations
 
 from ..context import ContextDep, ServiceContext
+from ..database import DatabaseLost
 from ..metrics import CONTENT_TYPE
 from ..problems import problem_response
 
@@ -40,8 +41,8 @@ def readyz(context: ContextDep) -> JSONResponse:
             return problem_response(
                 503,
                 "not-ready",
-                "the file of the database was deleted or replaced under this server",
-                hint="start the server anew, with its database in place or a backup restored",
+                DatabaseLost.message,
+                hint=DatabaseLost.hint,
             )
         revision = migrations.revision_of(context.store.database.engine)
     except SQLAlchemyError as error:

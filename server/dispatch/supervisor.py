@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deuteron.compiler.errors import DeuteronError
 
+from ..database import DatabaseLost
 from ..files import remove_parts
 from ..interrupts import interrupts_blocked
 from ..learning.trainer import Trainer
@@ -58,6 +59,7 @@ class DaskDispatcher:
         self._devices = detected_devices() if self._embedded else None
         self._lock = dispatch_lock(store.database.engine)
         self._leads = False
+        self._waits = False  # for the server that leads, as the log says
         self._roster = Roster(store)
         self._patience = LeaseClock(settings.lease_seconds)
         self._engine: Engine | None = None
@@ -104,38 +106,43 @@ class DaskDispatcher:
             self._run(server_url)
 
     def _run(self, server_url: str) -> None:
-        said = False
         while not self._closing.is_set():
             self._leads = self._takes_lock()
             if self._leads:
-                said = False
                 # This thread has to outlive whatever the database does: nobody would dispatch after it.
                 self._guarded(lambda: self._lead(server_url))
                 if self._trainer is not None:
                     self._trainer.stop()
                 self._leads = False
                 self._lock.release()
-            elif not said:
-                said = True
-                logger.info("another server dispatches the jobs of this database; this one takes over when it ends")
             self._closing.wait(_STANDBY_S)
 
     def _takes_lock(self) -> bool:
+        if self._store.database.is_lost():
+            return False
         try:
-            return self._lock.acquire()
+            taken = self._lock.acquire()
         except (OSError, SQLAlchemyError) as error:
             logger.warning("the lock of the database cannot be asked for: %s", error)
             return False
+        if not taken and not self._waits:
+            logger.info("another server dispatches the jobs of this database; this one takes over when it ends")
+        self._waits = not taken
+        return taken
+
+    def _may_lead(self) -> bool:
+        """Until this dispatcher is closed, or the lock or the database is lost."""
+        return not self._closing.is_set() and self._lock.held() and not self._store.database.is_lost()
 
     def _lead(self, server_url: str) -> None:
-        """Dispatch until this dispatcher is closed or the lock is lost."""
+        """Dispatch while it may."""
         self._patience.begin()
         self._guarded(self._recover)
         for name in ("bundles", "profiles"):
             remove_parts(self._settings.directory(name))
         if self._trainer is not None:
             self._trainer.start()
-        while not self._closing.is_set() and self._lock.held():
+        while self._may_lead():
             try:
                 self._engine = self._open(server_url)
             except (OSError, RuntimeError) as error:
@@ -180,8 +187,8 @@ class DaskDispatcher:
         )
 
     def _serve(self, engine: Engine) -> None:
-        """Until this dispatcher is closed, or the scheduler or the lock is lost."""
-        while not self._closing.is_set() and self._lock.held():
+        """While it may lead and the scheduler is there."""
+        while self._may_lead():
             if not engine.connected:
                 logger.warning("the connection to the scheduler is lost")
                 return
@@ -205,6 +212,8 @@ class DaskDispatcher:
         """One round may fail (a busy database, a scheduler that restarts); the next one tries again."""
         try:
             step()
+        except DatabaseLost:
+            pass  # which the log has
         except Exception:
             logger.exception("a round of the dispatcher failed")
 

@@ -311,6 +311,30 @@ def test_a_server_whose_database_was_deleted_is_not_ready(
     assert "deleted or replaced" in response.json()["detail"]
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_acknowledged_into_a_database_that_was_deleted(
+    settings: Settings, open_client: OpenClient, caplog: pytest.LogCaptureFixture, replaced: bool
+) -> None:
+    client = open_client(settings, raise_errors=False)
+    assert client.post("/v1/jobs", json=JOB).status_code == 202
+    gone = {path: path.with_name(f"gone-{path.name}") for path in settings.home.glob("deuteron.db*")}
+    for path, new in gone.items():
+        path.rename(new)
+    if replaced:
+        migrations.upgrade(settings.database_url)
+    caplog.clear()
+    answers = [client.post("/v1/jobs", json=JOB), client.get("/v1/jobs"), client.post("/v1/jobs", json=JOB)]
+    assert [(answer.status_code, answer.json()["type"].rpartition(":")[2]) for answer in answers] == [
+        (503, "database-lost")
+    ] * 3
+    assert caplog.text.count("deleted or replaced") == 1
+    assert (settings.home / "deuteron.db").exists() is replaced, "no empty one is made"
+    for path, new in gone.items():
+        new.rename(path)
+    assert [client.post("/v1/jobs", json=JOB).status_code, len(client.get("/v1/jobs").json()["jobs"])] == [202, 2]
+    assert "is back" in caplog.text
+
+
 def test_metrics(client: TestClient) -> None:
     client.post("/v1/jobs", json=JOB)
     client.get("/v1/jobs/nobody")

@@ -114,6 +114,12 @@ def test_addresses_of_databases_that_do_not_parse(url: str) -> None:
         parse_url(url)
 
 
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_is_a_file(url: str) -> None:
+    with pytest.raises(SettingsError, match="names no file"):
+        parse_url(url)
+
+
 def test_only_settings_read_the_environment() -> None:
     readers = [
         path.relative_to(ROOT).as_posix()
