@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import json
 import os
 import threading
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,7 +34,10 @@ _COMPRESSED = ".gz"
 _PIECES = ".pieces"
 _LEVEL = 5
 _PIECE = 1 << 20
-_KEPT = 64
+#: Of the bundles that were asked for last so many are kept, and as many more as take so many bytes with those.
+_KEPT, _KEPT_BYTES = 64, 2 << 30
+#: When a bundle was made that has nothing in it.
+_NEVER = datetime.fromtimestamp(0, UTC)
 
 T = TypeVar("T")
 Selection = tuple[str | None, str | None]
@@ -62,6 +65,9 @@ class BundleFile:
 
 class Bundles:
     """Builds and finds bundles. Safe to share between threads.
+
+    A bundle follows from what is in it, the service's address and its key: every server of a database builds the same
+    file, with the same ETag, after a restart and after it was deleted here, too.
 
     Memory stays flat: records flow, as they are stored, from a server-side cursor to the file, and the file is streamed
     to clients. Who waits for a build waits in the event loop and holds none of the threads that answer other requests.
@@ -109,7 +115,7 @@ class Bundles:
             known = self._built.get(selection)
             if known is not None and known[0] == version:
                 path = self._path(known[1])
-                if path.is_file():
+                if _is_kept(path):
                     return BundleFile(path, known[1])
             built = self._build(kernel_hash, device_key, more)
             self._built[selection] = (version, built.sha256)
@@ -121,7 +127,7 @@ class Bundles:
         Problem: 404, no such bundle is kept.
         """
         path = self._path(sha256)
-        if not path.is_file():
+        if not _is_kept(path):
             raise HttpProblem(
                 404,
                 "bundle-not-found",
@@ -154,48 +160,42 @@ class Bundles:
 
     def _build(self, kernel_hash: str | None, device_key: str | None, more: Part | None) -> BundleFile:
         temporary = self._folder / f"{uuid.uuid4()}.part"
-        note = self._folder / _note_name(kernel_hash, device_key)
         lines = self._lines(kernel_hash, device_key)
         if more is not None and more.records:
             lines = merged_lines(lines, more, device_key)
         try:
-            manifest = write_encoded_bundle(
+            predictors = self._predictors_with(more, kernel_hash, device_key)
+            write_encoded_bundle(
                 temporary,
                 lines,
                 service=self._service,
+                created_at=self._newest(kernel_hash, device_key, more, predictors).isoformat(),
                 kernel_hash=kernel_hash,
                 device_key=device_key,
-                predictors=self._predictors_with(more, kernel_hash, device_key),
+                predictors=predictors,
                 sign_with=self._key,
             )
-            unchanged = self._same_content(note, manifest.body_sha256)
-            if unchanged is not None:
-                return unchanged
             sha256 = file_sha256(temporary)
+            if _is_kept(self._path(sha256)):
+                return BundleFile(self._path(sha256), sha256)
             _compress(temporary, self._path(sha256).with_suffix(_COMPRESSED))
             with temporary.open("rb") as file:
                 listed = canonical_json(PieceList.of(sha256, file).to_json())
             write_whole(self._path(sha256).with_suffix(_PIECES), listed)
             temporary.replace(self._path(sha256))
-            write_whole(note, json.dumps({"body": manifest.body_sha256, "file": sha256, "key": self._key_id}))
         finally:
             temporary.unlink(missing_ok=True)
         return BundleFile(self._path(sha256), sha256)
 
-    def _same_content(self, note: Path, body_sha256: str) -> BundleFile | None:
-        """The bundle of the last build, if it has the same records and signer: then its ETag must not change only
-        because the service was restarted or something else was stored."""
-        try:
-            last = json.loads(note.read_text())
-            bundle = BundleFile(self._path(last["file"]), last["file"])
-        except (OSError, ValueError, KeyError):
-            return None
-        same = (last["body"], last.get("key")) == (body_sha256, self._key_id) and bundle.path.is_file()
-        return bundle if same else None
-
-    @property
-    def _key_id(self) -> str | None:
-        return None if self._key is None else self._key.id
+    def _newest(
+        self, kernel_hash: str | None, device_key: str | None, more: Part | None, predictors: Iterable[Predictor]
+    ) -> datetime:
+        """When the newest of what is in a bundle was made."""
+        with self._store.read() as tx:
+            own = tx.configs.newest(kernel_hash=kernel_hash, device_key=device_key)
+        theirs = [] if more is None else [r for r in more.records if device_key in (None, r.device.key)]
+        texts = [*(record.created_at for record in theirs), *(predictor.created_at for predictor in predictors)]
+        return max([own or _NEVER, *map(_instant, texts)])
 
     def _lines(self, kernel_hash: str | None, device_key: str | None) -> Iterator[bytes]:
         with self._store.read() as tx:
@@ -203,11 +203,31 @@ class Bundles:
                 yield body.encode() + b"\n"
 
     def _forget_oldest(self) -> None:
-        files = sorted(self._folder.glob(f"*{_SUFFIX}"), key=lambda path: path.stat().st_mtime)
-        for path in files[:-_KEPT]:
-            path.unlink(missing_ok=True)
-            for suffix in (_COMPRESSED, _PIECES):
-                path.with_suffix(suffix).unlink(missing_ok=True)
+        used = {path: path.stat() for path in self._folder.glob(f"*{_SUFFIX}")}
+        size = 0
+        for place, path in enumerate(sorted(used, key=lambda path: used[path].st_atime_ns, reverse=True)):
+            size += used[path].st_size
+            if place >= _KEPT and size > _KEPT_BYTES:
+                path.unlink(missing_ok=True)
+                for suffix in (_COMPRESSED, _PIECES):
+                    path.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _is_kept(path: Path) -> bool:
+    """Whether a bundle is there; when it was used is noted then."""
+    try:
+        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _instant(text: str) -> datetime:
+    """What a record of an upstream, or a predictor, says of its age, if that is a time."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return _NEVER
 
 
 def signing_key(settings: Settings) -> SigningKey | None:
@@ -222,15 +242,10 @@ def signing_key(settings: Settings) -> SigningKey | None:
 
 def _compress(source: Path, target: Path) -> None:
     """Write ``target`` whole. The time of writing is left out, so that equal bundles are equal files."""
-    temporary = target.with_suffix(".gz.part")
+    temporary = target.with_suffix(f".{uuid.uuid4()}.part")  # servers may share the folder
     with source.open("rb") as plain, temporary.open("wb") as file, gzip.GzipFile("", "wb", _LEVEL, file, 0) as packed:
         while piece := plain.read(_PIECE):
             packed.write(piece)
     with temporary.open("rb") as written:
         os.fsync(written.fileno())  # else a power cut may leave an empty file beside a bundle that is whole
     temporary.replace(target)
-
-
-def _note_name(kernel_hash: str | None, device_key: str | None) -> str:
-    digest = hashlib.sha256(json.dumps([kernel_hash, device_key]).encode()).hexdigest()
-    return f"latest-{digest[:32]}.json"

@@ -239,6 +239,15 @@ class Configs:
         )
         return [_config(row) for row in self.connection.execute(query)]
 
+    def newest(self, *, kernel_hash: str | None = None, device_key: str | None = None) -> datetime | None:
+        """When the newest of the records was made that :meth:`stream` gives; None where it gives none."""
+        query = select(func.max(ConfigRow.created_at))
+        if kernel_hash is not None:
+            query = query.where(ConfigRow.kernel_hash == kernel_hash)
+        if device_key is not None:
+            query = query.where(ConfigRow.device_key == device_key)
+        return self.connection.execute(query).scalar_one()
+
     def count(self) -> int:
         """How many records are stored."""
         return int(self.connection.execute(select(func.count()).select_from(ConfigRow)).scalar_one())

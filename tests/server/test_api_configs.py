@@ -9,9 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from fastapi.testclient import TestClient
@@ -320,6 +323,46 @@ def test_bundle_changes_only_with_its_own_records(
     assert restarted.get("/v1/bundles/latest", params=parameters).headers["etag"] == first
     put(client, make_record({"M": 65, "N": 64}))
     assert client.get("/v1/bundles/latest", params=parameters).headers["etag"] != first
+
+
+def test_servers_of_one_database_build_the_same_bundles(
+    client: TestClient, make_record: MakeRecord, settings: Settings, open_client: Callable[..., Any]
+) -> None:
+    put(client, *(make_record({"M": 1 << i, "N": 64}) for i in range(3)))
+    client.get("/v1/bundles/latest")
+    keys = settings.keys / "own.pem"
+    other = replace(settings, home=settings.home / "other", database_url=settings.database_url, signing_key=str(keys))
+    answers = [service.get("/v1/bundles/latest", headers=PLAIN) for service in (client, open_client(other))]
+    assert answers[0].content == answers[1].content and '"signature"' in answers[0].text
+    newest = max(json.loads(line)["created_at"] for line in answers[0].text.splitlines()[1:])
+    assert datetime.fromisoformat(json.loads(answers[0].text.splitlines()[0])["created_at"]) == datetime.fromisoformat(
+        newest
+    )
+
+
+def test_bundles_that_are_used_stay(
+    client: TestClient, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deuteron.server.bundles._KEPT", 2)
+    monkeypatch.setattr("deuteron.server.bundles._KEPT_BYTES", 0)
+    hashes = [letter * 64 for letter in "abcd"]
+    put(client, *(make_record({"M": 64, "N": 64}, kernel_hash=kernel_hash) for kernel_hash in hashes))
+
+    def latest(kernel_hash: str) -> httpx.Response:
+        return client.get("/v1/bundles/latest", params={"kernel": kernel_hash})
+
+    first = {kernel_hash: latest(kernel_hash).headers for kernel_hash in hashes[:2]}
+    assert latest(hashes[0]).status_code == 200
+    latest(hashes[2])
+    places = [first[kernel_hash]["content-location"] for kernel_hash in hashes[:2]]
+    assert [client.get(place).status_code for place in places] == [200, 404], "the one that was asked for last stays"
+    again = client.get(
+        "/v1/bundles/latest", params={"kernel": hashes[1]}, headers={"If-None-Match": first[hashes[1]]["etag"]}
+    )
+    assert again.status_code == 304, "built anew it is what it was"
+    monkeypatch.setattr("deuteron.server.bundles._KEPT_BYTES", 1 << 20)
+    latest(hashes[3])
+    assert client.get(places[1]).status_code == 200, "small ones take no place away"
 
 
 def test_kernels_that_nobody_knows_take_no_bundle_away(

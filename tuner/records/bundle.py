@@ -148,13 +148,15 @@ def write_encoded_bundle(
     lines: Iterable[bytes],
     *,
     service: str,
+    created_at: str,
     kernel_hash: str | None = None,
     device_key: str | None = None,
     predictors: Iterable[Predictor] = (),
     sign_with: SigningKey | None = None,
 ) -> Manifest:
     """As :func:`write_bundle` for records that are encoded already (:func:`encode_record`), in the order of their keys,
-    each key once, which the caller sees to: nothing is decoded. Raises :class:`BundleError`."""
+    each key once, which the caller sees to: nothing is decoded. Equal arguments give equal files. Raises
+    :class:`BundleError`."""
     path = Path(path)
     try:
         with tempfile.TemporaryFile(dir=path.parent) as body:
@@ -165,7 +167,7 @@ def write_encoded_bundle(
                 count += 1
             added = _write_predictors(body, digest, predictors)
             schema = WITH_PREDICTORS if added else SCHEMA
-            manifest = Manifest(count, digest.hexdigest(), utc_now(), service, kernel_hash, device_key, schema, added)
+            manifest = Manifest(count, digest.hexdigest(), created_at, service, kernel_hash, device_key, schema, added)
             manifest = _signed(manifest, sign_with)
             _publish(path, manifest, body)
     except OSError as error:
