@@ -35,7 +35,7 @@ from deuteron.tuner.event_log import sync_folder
 
 from .database import make_engine
 from .files import write_whole
-from .models import Base
+from .models import Base, JobRow
 from .settings import Settings
 
 SCHEMA = 1
@@ -70,10 +70,13 @@ class Backup:
     made_at: str
     rows: dict[str, int]
     files: int
+    #: Profiles that jobs name and the data directory had not.
+    missing_profiles: int = 0
 
 
 def back_up(settings: Settings, target: Path) -> Backup:
-    """Write a backup of the service that has these settings to ``target``. The service may be running.
+    """Write a backup of the service that has these settings to ``target``. The service may be running. What comes back
+    says how many profiles were not to be found.
 
     Raises:
         BackupError: the target exists, the database has another revision than this version's, or the file cannot be
@@ -193,15 +196,21 @@ def _write(archive: zipfile.ZipFile, settings: Settings, revision: str) -> Backu
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
                 rows = {t.name: _write_table(archive, connection, t) for t in Base.metadata.sorted_tables}
+                named = set(connection.execute(sa.select(JobRow.profile_sha256).distinct()).scalars())
     finally:
         engine.dispose()
     # After the rows: a profile is stored before the job that names it.
     files = [path for path in _below(settings.home) if _KEPT.fullmatch(path.as_posix())]
     for path in files:
         archive.write(settings.home / path, _FILES + path.as_posix())
-    backup = Backup(SCHEMA, __version__, revision, datetime.now(UTC).isoformat(), rows, len(files))
+    missing = _missing(named, files)
+    backup = Backup(SCHEMA, __version__, revision, datetime.now(UTC).isoformat(), rows, len(files), missing)
     archive.writestr(_MANIFEST, json.dumps(asdict(backup), indent=1))
     return backup
+
+
+def _missing(named: set[str | None], files: list[Path]) -> int:
+    return len(named - {None} - {path.stem for path in files})
 
 
 def _below(home: Path) -> Iterator[Path]:

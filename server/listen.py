@@ -13,6 +13,7 @@ from deuteron import migrations
 
 from .backup import refuse_unfinished
 from .database import close_to_others
+from .homes import require_shared_home
 from .interrupts import stop_request
 from .settings import Settings, SettingsError
 from .store import ServiceStore
@@ -28,8 +29,8 @@ def serve(settings: Settings) -> None:
     """Run until SIGINT or SIGTERM. Brings the database to the newest revision first.
 
     Raises:
-        SettingsError: the address cannot be bound, or others could reach the service while nobody has a
-            token.
+        SettingsError: the address cannot be bound, others could reach the service while nobody has a token, or another
+            server of the database has another home.
     """
     import uvicorn
 
@@ -42,6 +43,7 @@ def serve(settings: Settings) -> None:
     store = ServiceStore.open(settings.database_url)
     try:
         require_tokens_exist(settings, store)
+        require_shared_home(settings, store)
         listener = bind(settings)
         settings = dataclasses.replace(settings, port=listener.getsockname()[1])
         with stop_request() as stop:

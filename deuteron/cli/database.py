@@ -80,6 +80,12 @@ def backup(file: Annotated[Path, typer.Argument(help="Where to write it. Must no
     with explained(settings.database_url):
         made = back_up(settings, file)
     typer.echo(f"{file}: {_contents(made)}, {file.stat().st_size / 1e6:.1f} MB")
+    if made.missing_profiles:
+        raise CommandError(
+            f"{made.missing_profiles} profiles that jobs name are not in {settings.home}: the backup lacks them, and "
+            "what else is kept where they are",
+            hint="run it with the DEUTERON_HOME of the servers",
+        )
 
 
 @app.command()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from ..database import Database, make_engine
 from ..models import CounterRow
@@ -53,6 +53,7 @@ from .records import (
 from .tokens import SCOPES, Tokens
 from .trials import Trials
 from .workers import Workers, worker_name
+from .writes import insert_unless_present
 
 __all__ = [
     "SCOPES",
@@ -85,6 +86,10 @@ __all__ = [
     "WorkerIsDraining",
     "worker_name",
 ]
+
+
+#: The row of the counters that counts nothing.
+_HOME = "home"
 
 
 class Transaction:
@@ -122,6 +127,16 @@ class Transaction:
         named = select(CounterRow.name, CounterRow.value).where(CounterRow.name.in_((CONFIGS, DEVICES, KERNELS)))
         rows = self._connection.execute(named.order_by(CounterRow.name))
         return tuple((row.name, row.value) for row in rows)
+
+    def home(self) -> int | None:
+        """The number of the data directory that belongs to this database, None before one was noted."""
+        return self._connection.execute(select(CounterRow.value).where(CounterRow.name == _HOME)).scalar_one_or_none()
+
+    def note_home(self, number: int) -> None:
+        """Note which data directory belongs to this database."""
+        noted = update(CounterRow).where(CounterRow.name == _HOME).values(value=number)
+        if self._connection.execute(noted).rowcount == 0:
+            insert_unless_present(self._connection, CounterRow, {"name": _HOME, "value": number})
 
 
 class ServiceStore:

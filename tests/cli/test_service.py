@@ -119,6 +119,10 @@ def test_a_backup_is_written_and_restored_once(run, tmp_path: Path, monkeypatch:
     assert made.code == 0 and "0 jobs, 0 trials, 0 configurations, 0 files" in made.out
     again = run("db", "backup", str(tmp_path / "b.zip"))
     assert again.code == 2 and "exists" in again.err
+    with monkeypatch.context() as patch:
+        patch.setattr("deuteron.server.backup._missing", lambda named, files: 7)
+        lacking = run("db", "backup", str(tmp_path / "lacking.zip"))
+    assert lacking.code == 2 and "7 profiles that jobs name are not in" in lacking.err
     nowhere = run("db", "backup", str(tmp_path / "missing" / "b.zip"))
     assert nowhere.code == 2 and "missing" in nowhere.err
     monkeypatch.setenv("DEUTERON_HOME", str(tmp_path / "other"))

@@ -203,7 +203,7 @@ def make_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
     def make(**environment: str) -> Service:
         service = Service(
-            tmp_path / f"home{len(made)}",
+            Path(environment.pop("DEUTERON_HOME", tmp_path / f"home{len(made)}")),
             free_port(),
             {"DEUTERON_RUNNER": "paced_runner:run", **environment},
         )

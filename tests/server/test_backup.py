@@ -136,6 +136,20 @@ def test_files_come_back_and_are_private(made: Path, tmp_path: Path) -> None:
     }
 
 
+def test_profiles_that_are_not_there_are_counted(tmp_path: Path) -> None:
+    settings = service(tmp_path / "first")
+    fill(settings.database_url, 2)
+    engine = make_engine(settings.database_url)
+    jobs = Base.metadata.tables["jobs"]
+    with engine.begin() as connection:
+        connection.execute(sa.update(jobs).values(profile_sha256=sa.case((jobs.c.number < 3, "a" * 64), else_=None)))
+    engine.dispose()
+    assert back_up(settings, tmp_path / "lacks.zip").missing_profiles == 1
+    (settings.home / "profiles").mkdir()
+    (settings.home / "profiles" / f"{'a' * 64}.hatchet").write_bytes(b"[]")
+    assert back_up(settings, tmp_path / "whole.zip").missing_profiles == 0
+
+
 def test_an_older_revision_is_restored_and_upgraded(tmp_path: Path) -> None:
     values = {
         "id": "c1", "kernel_hash": "a" * 64, "kernel_name": "k", "device_key": "cpu/x", "device_name": "x",

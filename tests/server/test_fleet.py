@@ -19,9 +19,12 @@ import httpx
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from deuteron import migrations
+from deuteron.server import ServiceStore, Settings, SettingsError
 from deuteron.server.database import make_engine
 from deuteron.server.dispatch.exclusive import exclusive
 from deuteron.server.dispatch.leadership import dispatch_lock
+from deuteron.server.homes import require_shared_home
 
 Background = Callable[[str, dict[str, str]], "subprocess.Popen[bytes]"]
 
@@ -106,7 +109,7 @@ def test_a_second_server_answers_and_takes_over(
     database = {"DEUTERON_DATABASE_URL": f"sqlite:///{tmp_path / 'shared.db'}"}
     first = make_service(**database)
     wait_until(lambda: first.get("/healthz")["dispatch"] == "here", 30)
-    second = make_service(**database)
+    second = make_service(**database, DEUTERON_HOME=str(first.home))
     assert second.get("/healthz")["dispatch"] == "elsewhere"
     job_id = first.submit(budget={"trials": 10, "seconds": 10.0})
     wait_until(lambda: len(first.trials(job_id)) >= 2, 60)
@@ -129,6 +132,23 @@ def test_a_second_server_answers_and_takes_over(
 
 
 # -- one measurement
+
+
+def test_servers_of_one_database_have_one_home(database_url: str, tmp_path: Path) -> None:
+    migrations.upgrade(database_url)
+    store, other = ServiceStore.open(database_url), ServiceStore.open(database_url)
+    homes = [Settings(home=tmp_path / name, database_url=database_url) for name in "ab"]
+    for settings in homes:
+        settings.home.mkdir()
+        require_shared_home(settings, store)  # a home may be moved while nobody dispatches
+    leader = dispatch_lock(store.database.engine)
+    assert leader.acquire()
+    require_shared_home(homes[1], other)
+    with pytest.raises(SettingsError, match="has another data directory"):
+        require_shared_home(homes[0], other)
+    leader.release()
+    require_shared_home(homes[0], other)
+    store.close(), other.close()
 
 
 def test_a_device_is_measured_by_one_at_a_time(tmp_path: Path) -> None:
