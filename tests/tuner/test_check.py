@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from deuteron.compiler import knobs
 from deuteron.compiler.launch_recipe import Guard, LaunchRecipe
+from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 from deuteron.compiler.runtime.cpu.device import CpuDevice
 from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.variant import pipeline
 from deuteron.tuner import Problem, resolve_workload
 from deuteron.tuner.errors import WorkloadError
-from deuteron.tuner.evaluate.check import SMALL_DIM, Checker, cut_problem
+from deuteron.tuner.evaluate.check import SMALL_DIM, Checker, cut_problem, run_once
 from deuteron.tuner.evaluate.compilation import compile_variant
 from deuteron.tuner.space import Configuration
+from deuteron.tuner.workloads.inputs import outside
+from deuteron.tuner.workloads.spec import DTYPES
+from deuteron.tuner.workloads.widen import count_nan
 
 TEXT = """
 import deuteron as triton
@@ -55,7 +61,12 @@ def problem(tmp_path: Path) -> Problem:
     return Problem(resolve_workload(f"{path}:kernel"), {"n": 1000}, "f32")
 
 
-def checker_of(problem: Problem, seed: int = 1, kind: Literal["cpu", "cuda"] = "cpu") -> Checker:
+def checker_of(
+    problem: Problem,
+    seed: int = 1,
+    kind: Literal["cpu", "cuda"] = "cpu",
+    default: Configuration = MappingProxyType({"WRONG": 0, "BLOCK": 64}),
+) -> Checker:
     """A checker whose default is the right configuration, on the CPU; which may be said to be a GPU."""
     device = get_device("cpu")
     if kind == "cuda":
@@ -66,7 +77,7 @@ def checker_of(problem: Problem, seed: int = 1, kind: Literal["cpu", "cuda"] = "
         variant = problem.variant(config)
         return compile_variant(problem, variant, device.target), variant
 
-    return Checker(problem, device, seed, {"WRONG": 0, "BLOCK": 64}, compiled)  # type: ignore[arg-type]
+    return Checker(problem, device, seed, default, compiled)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
@@ -101,7 +112,11 @@ def test_who_writes_into_inputs_spoils_no_other_verdict(tmp_path: Path) -> None:
         ("tl.store(y_ptr - 1, 7.0)", "wrote 4 bytes before 'y_ptr'"),
         ("tl.store(x_ptr + n + 1 + o % 2, y, mask=mask)", "wrote 8 bytes behind 'x_ptr'"),
         ("tl.store(x_ptr - 2 + 0 * o, y); tl.store(y_ptr + n, 1.0)", "'x_ptr'; wrote 4 bytes behind 'y_ptr'"),
-        ("tl.store(y_ptr - 1024 + tl.arange(0, 1024), 0.0)", "wrote 4096 bytes or more before 'y_ptr'"),
+        ("tl.store(y_ptr - 1024 + tl.arange(0, 1024), 0.0)", "wrote 4096 bytes before 'y_ptr'"),
+        ("tl.store(y_ptr - 16384 + tl.arange(0, 16384), 0.0)", "wrote 65536 bytes or more before 'y_ptr'"),
+        ("tl.store(y_ptr + n + 15000, 0.0)", "wrote 4 bytes behind 'y_ptr'"),
+        ("tl.store(x_ptr + o, y + 1, mask=o == 7)", "changed 1 elements of the input 'x_ptr'"),
+        ("tl.store(x_ptr + o, y + 1, mask=mask)", "changed 1000 elements of the input 'x_ptr'"),
     ],
 )
 def test_who_writes_outside_the_tensors_is_wrong(
@@ -243,3 +258,164 @@ def test_products_of_f32_may_be_more_exact_than_tf32(tmp_path: Path) -> None:
         return compile_variant(problem, problem.variant(config), device.target), problem.variant(config)
 
     assert Checker(problem, device, 1, default, compiled).check(default).ok  # type: ignore[arg-type]
+
+
+OUTPUTS = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if HOW == 4:
+        o = tl.arange(0, BLOCK)
+    mask = o < n
+    x = tl.load(x_ptr + o, mask)
+    y = {value}
+    if HOW == 1:
+        mask = mask & (o != 3)
+    if HOW == 2:
+        mask = mask & (o % 2 == 0)
+    if HOW == 3:
+        tl.atomic_add(y_ptr + o, y.to(tl.int32), mask)
+    else:
+        tl.store(y_ptr + o, y, mask)
+
+
+workload = {{
+    "dims": ["n"],
+    "tensors": [
+        {{"name": "x_ptr", "shape": ["n"]}}, {{"name": "y_ptr", "shape": ["n"], "role": "output", "dtype": "{dtype}"}}
+    ],
+    "scalars": {{"n": "n"}},
+    "grid": ["cdiv(n, BLOCK)"],
+    "space": {{"parameters": {{"HOW": [0, 1, 2, 3, 4], "BLOCK": [128]}}}},
+}}
+"""
+
+
+def checker_over(tmp_path: Path, value: str, dtype: str, default: int, kind: Literal["cpu", "cuda"] = "cpu") -> Checker:
+    (tmp_path / "outputs.py").write_text(OUTPUTS.format(value=value, dtype=dtype))
+    problem = Problem(resolve_workload(f"{tmp_path / 'outputs.py'}:kernel"), {"n": 1000}, "f32")
+    return checker_of(problem, kind=kind, default={"HOW": default, "BLOCK": 128})
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ("x > -100", "i1"),  # all of it is True, as the poison is
+        ("x > 100", "i1"),
+        ("tl.where(x > -100, 126, 0)", "i8"),
+        ("(x * 50).to(tl.int8)", "i8"),
+        ("tl.sqrt(x - 100)", "f32"),  # all of it is NaN but the first, so that there is something to compare
+        ("x.to(tl.int64) + 4294967296", "i64"),
+    ],
+)
+def test_what_looks_like_an_unwritten_element_is_looked_at_twice(
+    tmp_path: Path, kind: Literal["cpu", "cuda"], value: str, dtype: str
+) -> None:
+    if "sqrt" in value:
+        value = "tl.where(o == 3, tl.sqrt(x - 100), x)"
+    checker = checker_over(tmp_path, value, dtype, default=0, kind=kind)
+    for _ in range(2):
+        assert [checker.check({"HOW": how, "BLOCK": 128}).ok for how in (0, 1, 2)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("default", "dtype", "said"),
+    [
+        (4, "i8", "leaves 872 of 1000 elements of the output 'y_ptr' unwritten, and none at n=104"),
+        (4, "i1", "leaves 872 of 1000 elements of the output 'y_ptr' unwritten, and none at n=104"),
+        (3, "i32", "leaves every element of the output 'y_ptr' unwritten, or adds to it: there is nothing to compare"),
+    ],
+)
+def test_a_default_that_leaves_integers_unwritten_is_refused(
+    tmp_path: Path, default: int, dtype: str, said: str
+) -> None:
+    """Its own poison would be what is expected of all others."""
+    with pytest.raises(WorkloadError, match=said):
+        checker_over(tmp_path, "x > -100", dtype, default)
+
+
+def test_what_the_default_leaves_unwritten_is_left_by_others(tmp_path: Path) -> None:
+    """At every shape, as it leaves the odd elements here."""
+    checker = checker_over(tmp_path, "x > -100", "i1", default=2)
+    assert [checker.check({"HOW": how, "BLOCK": 128}).ok for how in (0, 1, 2)] == [False, False, True]
+
+
+READING = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, MORE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    found = tl.load(x_ptr + i)
+    for at in range(0, n + MORE, BLOCK):
+        found = {step}
+    tl.store(y_ptr, {end})
+
+
+workload = {{
+    "dims": ["n"],
+    "tensors": [
+        {{"name": "x_ptr", "shape": ["n"], "dtype": "{dtype}"}},
+        {{"name": "y_ptr", "shape": ["1"], "role": "output", "dtype": "{dtype}"}},
+    ],
+    "scalars": {{"n": "n"}},
+    "grid": ["1"],
+    "space": {{"parameters": {{"MORE": [0, 1, 2, 4], "BLOCK": [64]}}}},
+}}
+"""
+
+
+SUM = "found + tl.load(x_ptr + at + i, at + i < n + MORE, 0)"
+EXTREMUM = "tl.{}imum(found, tl.load(x_ptr + at + i, at + i < n + MORE, 0))"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "step", "end", "more"),
+    [
+        ("f32", SUM, "tl.sum(found, 0)", 1),
+        ("f32", EXTREMUM.format("max"), "tl.max(found, 0)", 2),
+        ("f32", EXTREMUM.format("min"), "tl.min(found, 0)", 4),
+        ("i32", SUM, "tl.sum(found, 0)", 1),
+        ("i32", EXTREMUM.format("max"), "tl.max(found, 0)", 2),
+    ],
+)
+def test_what_is_read_outside_the_tensors_shows(tmp_path: Path, dtype: str, step: str, end: str, more: int) -> None:
+    """In a sum from the first element behind the end on, in an extremum from one of the first few."""
+    (tmp_path / "reading.py").write_text(READING.format(dtype=dtype, step=step, end=end))
+    problem = Problem(resolve_workload(f"{tmp_path / 'reading.py'}:kernel"), {"n": 1000}, "f32")
+    checker = checker_of(problem, default={"MORE": 0, "BLOCK": 64})
+    assert checker.check({"MORE": 0, "BLOCK": 64}).ok
+    assert not checker.check({"MORE": more, "BLOCK": 64}).ok
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_around_tensors_is_no_number_or_a_large_one(dtype: str) -> None:
+    around = outside(numpy_dtype(dtype))
+    values = around.view(numpy_dtype(dtype)) if dtype != "i1" else around
+    assert count_nan(values[:1]) == (dtype[0] in "fb")
+    if dtype[0] in "iu":
+        assert np.abs(values.astype(np.float64)).min() > 0.3 * np.iinfo(values.dtype).max
+        assert dtype[0] == "u" or dtype == "i1" or (values.min() < 0 < values.max())
+
+
+def test_a_small_problem_is_run_between_margins_too(tmp_path: Path) -> None:
+    text = TEXT.replace("tl.store(y_ptr + o, y, mask=mask)", "tl.store(y_ptr + o, y, mask=o < n + 1)")
+    (tmp_path / "outside.py").write_text(text)
+    problem = Problem(resolve_workload(f"{tmp_path / 'outside.py'}:kernel"), {"n": 104}, "f32")
+    assert run_once(problem, get_device("cpu"), {"WRONG": 0, "BLOCK": 64}, 1).damage == "wrote 4 bytes behind 'y_ptr'"
+
+
+def test_a_default_that_writes_into_an_input_is_refused(tmp_path: Path) -> None:
+    text = TEXT.replace("    if WRONG != 3:\n", "    tl.store(x_ptr + o, y, mask)\n    if WRONG != 3:\n")
+    (tmp_path / "spoiling.py").write_text(text)
+    problem = Problem(resolve_workload(f"{tmp_path / 'spoiling.py'}:kernel"), {"n": 1000}, "f32")
+    with pytest.raises(WorkloadError, match="changed 104 elements of the input 'x_ptr' at n=104") as caught:
+        checker_of(problem)
+    assert '"inout"' in str(caught.value.hint)

@@ -22,6 +22,7 @@ from deuteron.compiler.targets.nvptx import PtxProgram, lower_to_llvm
 from deuteron.compiler.tile.passes import optimize
 from deuteron.tuner.evaluate import comparison
 from deuteron.tuner.evaluate.comparison import BLOCK, DeviceComparison, Judge, device_comparison
+from deuteron.tuner.evaluate.untouched import Untouched
 from deuteron.tuner.workloads import Tolerance
 from deuteron.tuner.workloads.spec import DTYPES
 from deuteron.tuner.workloads.tolerance import EXACT, Comparison, Expected, tolerance_for
@@ -105,8 +106,9 @@ def test_so_does_the_code_for_gpus(dtype: str, want: str) -> None:
     rng = np.random.default_rng(3)
     block, target, schedule = 256, Target.parse("cuda:90a"), Schedule()
     signature = {"got_ptr": f"*{dtype}:16", "want_ptr": f"*{want}:16", "errors_ptr": "*f64:16", "size": "i64"}
-    constants = {"EXACT": dtype == "i32", "BLOCK": block}
-    tile = lower(comparison._source(), {**signature, "relative": "f64", "least": "f64"}, constants, target=target)
+    signature |= {"period": "i64", "relative": "f64", "least": "f64"}
+    constants = {"EXACT": dtype == "i32", "REPEATED": False, "BLOCK": block}
+    tile = lower(comparison._source(), signature, constants, target=target)
     function = optimize(tile)
 
     def compiled(denied: frozenset[Guard]) -> PtxProgram:
@@ -118,12 +120,46 @@ def test_so_does_the_code_for_gpus(dtype: str, want: str) -> None:
             got, values, tolerance = drawn(dtype, want, size, rng)
             expected = Expected("y", values, tolerance)
             errors = np.full(2, np.nan)
-            simulate_launch(compiled, (2,), [got, values, errors, size, expected.relative, expected.least])
+            simulate_launch(compiled, (2,), [got, values, errors, size, size, expected.relative, expected.least])
             host = expected.compare(got)
             assert errors.max() == pytest.approx(host.worst, rel=2**-50)
             assert host.ok or errors.max() > comparison._ACCEPTED
             verdicts.append(host.ok)
     assert {True, False} == set(verdicts)
+
+
+@pytest.mark.parametrize("dtype", ["u8", "u32", "u64"])
+def test_what_is_repeated_is_wanted_again_and_again(dtype: str) -> None:
+    """Also of a part that begins anywhere. The host counts what the device finds."""
+    rng = np.random.default_rng(4)
+    row = rng.integers(0, 200, 301).astype(numpy_dtype(dtype))
+    array = Gpu().empty((3 * BLOCK + 8,), dtype).part(row.itemsize, (3 * BLOCK + 7,), dtype)
+    untouched = Untouched(Gpu(), array, row)
+    untouched.restore()
+    assert untouched._there is not None and untouched._there.worst(array) == 0 and untouched.changed() == 0
+    for place in (0, 300, 301, BLOCK, 3 * BLOCK + 6):
+        array.numpy[[place, 7]] += 1
+        assert untouched._there.worst(array) > 1 and untouched.changed() == 2
+        untouched.restore()
+
+
+def test_so_is_it_by_the_code_for_gpus() -> None:
+    block, target, schedule = 256, Target.parse("cuda:90a"), Schedule()
+    signature = {"got_ptr": "*u32", "want_ptr": "*u32:16", "errors_ptr": "*f64:16", "size": "i64"}
+    signature |= {"period": "i64", "relative": "f64", "least": "f64"}
+    constants = {"EXACT": True, "REPEATED": True, "BLOCK": block}
+    function = optimize(lower(comparison._source(), signature, constants, target=target))
+
+    def compiled(denied: frozenset[Guard]) -> PtxProgram:
+        return lower_to_llvm(lower_to_gpu(function, target, schedule, denied), target, schedule)
+
+    row = np.arange(301, dtype=np.uint32)
+    for wrong in (None, 0, 301, 3 * block + 6):
+        got, errors = np.resize(row, 3 * block + 7), np.full(2, np.nan)
+        if wrong is not None:
+            got[wrong] += 1
+        simulate_launch(compiled, (2,), [got, row, errors, got.size, row.size, 0.0, 1.0])
+        assert errors.max() == (0 if wrong is None else np.inf)
 
 
 @pytest.fixture

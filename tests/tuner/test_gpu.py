@@ -11,6 +11,7 @@ from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Budget, JobSpec, builtin_workload, resolve_workload, tune_locally
 from deuteron.tuner.evaluate.comparison import BLOCK, PROGRAMS, device_comparison
+from deuteron.tuner.evaluate.untouched import Untouched
 from deuteron.tuner.events import TrialFinished, TuneEvent
 from deuteron.tuner.trial import Trial
 from deuteron.tuner.workloads.spec import DTYPES
@@ -65,6 +66,18 @@ def test_gpus_compare_every_dtype(dtype: str) -> None:
         got = values.copy()
         got[place] = 1 - got[place].astype(int)
         assert made.worst(device.array(got)) > 1
+
+
+@pytest.mark.parametrize("dtype", ["u8", "u16", "u32", "u64"])
+def test_gpus_see_what_was_changed(dtype: str) -> None:
+    """In a part of an array that begins anywhere, too."""
+    device, row = get_device("cuda:0"), np.arange(101).astype(numpy_dtype(dtype))
+    array = device.empty((2 * BLOCK * PROGRAMS + 5,), dtype).part(row.itemsize, (2 * BLOCK * PROGRAMS + 4,), dtype)
+    untouched = Untouched(device, array, row)
+    untouched.restore()
+    assert untouched._there is not None and untouched._there.worst(array) == 0 and untouched.changed() == 0
+    array.part(BLOCK * PROGRAMS * row.itemsize, (1,), dtype).fill(row[-1:] + row[-1:])
+    assert untouched._there.worst(array) > 1 and untouched.changed() == 1
 
 
 KERNEL = """

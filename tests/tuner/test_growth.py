@@ -66,6 +66,37 @@ workload = {
 """
 
 
+TRUE = """
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, i < n) > -100, i < n)
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n"]}, {"name": "y_ptr", "shape": ["n"], "role": "output", "dtype": "i1"}],
+    "scalars": {"n": "n"},
+    "grid": ["1"],
+    "space": {"parameters": {"BLOCK": [256]}},
+}
+"""
+
+MORE = """
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, i < n) + 1, (i < n) | ((n > 300) & (i == n)))
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n"]}, {"name": "y_ptr", "shape": ["n"], "role": "output"}],
+    "scalars": {"n": "n"},
+    "grid": ["cdiv(n, BLOCK)"],
+    "space": {"parameters": {"BLOCK": [64]}},
+}
+"""
+
+
 @pytest.fixture
 def described(tmp_path: Path):  # type: ignore[no-untyped-def]
     def make(text: str) -> WorkloadSpec:
@@ -87,6 +118,17 @@ def test_a_block_that_covers_a_row_is_right_up_to_its_size(described) -> None:  
     assert extended(spec, {"M": 10, "N": 250}, {"ROWS": 2, "BLOCK": 512}).sizes == {"M": 79}
     found = extended(spec, {"M": 10, "N": 250}, {"ROWS": 1, "BLOCK": 4096})
     assert (found.sizes, found.together) == ({"M": 79, "N": 1999}, True)
+
+
+def test_truth_values_that_are_not_written_are_not_right(described) -> None:  # type: ignore[no-untyped-def]
+    """Though poison is true, as is what is expected."""
+    found = extended(described(TRUE), {"n": 200}, {"BLOCK": 256})
+    assert found.sizes == {} and found.doubts["n"].startswith("it leaves results unwritten, or NaN, at n=")
+
+
+def test_what_is_written_outside_at_a_larger_shape_is_seen(described) -> None:  # type: ignore[no-untyped-def]
+    found = extended(described(MORE), {"n": 200}, {"BLOCK": 64})
+    assert found.sizes == {} and found.doubts["n"].startswith("it wrote 4 bytes behind 'y_ptr' at n=")
 
 
 def test_with_a_constraint_it_is_tried_up_to_where_that_holds(described) -> None:  # type: ignore[no-untyped-def]

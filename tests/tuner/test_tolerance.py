@@ -138,3 +138,11 @@ def test_what_is_allowed_follows_the_values_of_a_large_tensor() -> None:
     allowed = Expected("c", values, Tolerance(atol=0.0, rtol=1e-3))
     assert allowed.compare(values * 1.0009).ok
     assert not allowed.compare(values * 1.0011).ok
+
+
+def test_messages_of_what_must_be_equal_name_no_tolerance() -> None:
+    """And integers in full."""
+    message = compare("i64", np.array([2**60 + 1]), np.array([2**60]), EXACT).message
+    assert message is not None and message.endswith("got 1152921504606846977, expected 1152921504606846976")
+    message = compare("i1", np.array([True]), np.array([False]), EXACT).message
+    assert message is not None and message.endswith("got True, expected False")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from deuteron.compiler.ir.parser import parse_function
-from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
+from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets.interpreter.launch import run
@@ -19,16 +20,16 @@ from ..codec import Scalar
 from ..errors import SpaceError, WorkloadError
 from ..expression import Expression
 from ..space import Configuration
-from ..workloads import LaunchPlan, Problem, WorkloadSpec
-from ..workloads.inputs import initial_contents, make_tensors
+from ..workloads import LaunchPlan, Problem, Tensor, WorkloadSpec
+from ..workloads.inputs import count_poison, make_tensors, poisons
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
 from ..workloads.widen import count_nan, widened
 from .comparison import Judge
 from .compilation import compile_variant
 from .cores import cores_of_all
-from .margins import Margins
 from .processes import MEASURING_PROCESSES
+from .tensors import Tensors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +50,8 @@ class Checker:
     """Tensors of one problem on one device, and what they must become.
 
     Inputs are made from ``seed``; outputs are poisoned before each check, so an element that is not written is wrong.
-    Margins around all of them show what is written outside (:mod:`.margins`).
+    Where the poison is what is expected, as one of truth values often is, a check is two runs over different ones.
+    Margins around all of them show what is written and read outside (:mod:`.margins`), and inputs must stay.
     With a NumPy reference the expected result is computed in float64 from the very inputs, rounded to their dtype.
     Without one, the default configuration is compared with the interpreter at a small shape (:func:`small_case`), and
     then gives the expected result at the real shape.
@@ -66,84 +68,84 @@ class Checker:
         self._problem = problem
         self._device = device
         self._compiled = compiled
-        self._initial = initial_contents(problem, seed)
-        self._margins = [
-            Margins(device, name, contents.shape, canonical_dtype(contents.row.dtype))
-            for name, contents in self._initial.items()
-        ]
-        self._arrays = {name: around.array for name, around in zip(self._initial, self._margins, strict=True)}
-        self._restore(self._initial)
-        self._outputs = [t.name for t in problem.spec.tensors if t.role != "input"]
-        values, self.reference = self._expectation(seed, default)
-        self._judge = Judge(device, self._arrays, self._with_tolerances(values))
+        self._tensors = Tensors(problem, device, seed)
+        self._outputs = [tensor for tensor in problem.spec.tensors if tensor.role == "output"]
+        over, self.reference = self._expectation(seed, default)
+        first = _with_tolerances(problem, over[0])
+        again = [tensor for tensor in self._outputs if self._holds_poison(tensor, over[0])]
+        second = _with_tolerances(problem, {tensor.name: over[1][tensor.name] for tensor in again})
+        self._judges = [Judge(device, self._tensors.arrays, expected) for expected in (first, second) if expected]
 
     def check(self, config: Configuration) -> Comparison:
-        """Run ``config`` once on fresh outputs and compare; where that fails, once more on fresh inputs too, into which
-        an earlier configuration may have written, or around them."""
+        """Run ``config`` on fresh outputs and compare; where that fails, once more: an earlier configuration may have
+        written into inputs or around tensors while it was timed, and all is as it was by then."""
         found = self._judged(config)
-        if found.ok:
-            return found
-        self._restore(name for name in self._initial if name not in self._outputs)
-        return self._judged(config)
+        return found if found.ok else self._judged(config)
 
     def launch(self, config: Configuration) -> Callable[[], None]:
         """A function that launches ``config`` on the tensors, as often as it is called."""
         kernel, variant = self._compiled(config)
-        arguments = run_time_arguments(kernel, self._problem, self._arrays)
+        arguments = run_time_arguments(kernel, self._problem, self._tensors.arrays)
         device, grid = self._device, variant.grid
         return lambda: kernel.run(grid, *arguments, device=device)
 
-    def _restore(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._initial[name].restore(self._arrays[name])
-
-    def _run(self, config: Configuration) -> None:
-        """Launch ``config`` on fresh outputs, and wait for it."""
-        self._restore(self._outputs)
+    def _run(self, config: Configuration, turn: int) -> str | None:
+        """Launch ``config`` on fresh outputs, and wait for it; what it wrote where it must not, in words."""
+        self._tensors.refresh(turn)
         self.launch(config)()
         self._device.synchronize()
+        return self._tensors.damage()
 
     def _judged(self, config: Configuration) -> Comparison:
-        self._run(config)
-        damage = [found for found in (around.damage() for around in self._margins) if found is not None]
-        return Comparison(math.inf, "; ".join(damage)) if damage else self._judge.compare()
+        worst = 0.0
+        for turn, judge in enumerate(self._judges):
+            damage = self._run(config, turn)
+            found = Comparison(math.inf, damage) if damage else judge.compare()
+            if not found.ok:
+                return found
+            worst = max(worst, found.worst)
+        return Comparison(worst)
 
-    def _result(self, config: Configuration) -> dict[str, np.ndarray]:
-        self._run(config)
-        return {name: self._arrays[name].to_numpy() for name in self._outputs}
-
-    def _expectation(self, seed: int, default: Configuration) -> tuple[dict[str, np.ndarray], str]:
+    def _expectation(self, seed: int, default: Configuration) -> tuple[list[dict[str, np.ndarray]], str]:
+        """What outputs hold after a launch over either poison, and what says so."""
         name = self._problem.spec.reference
         if name != INTERPRETER:
             inputs = {
-                tensor.name: widened(self._initial[tensor.name].array())
+                tensor.name: widened(self._tensors.initial(tensor.name))
                 for tensor in self._problem.spec.tensors
                 if tensor.role != "output"
             }
             with _enough_cores(self._device):
                 expected = find_reference(name)(inputs, self._problem.scalars)
             self._check_shapes(expected)
-            return expected, f"NumPy float64 {name}"
+            return [expected, expected], f"NumPy float64 {name}"
         small, config = small_case(self._problem, self._device.properties, default)
         where = ", ".join(f"{dim}={size}" for dim, size in small.dims.items())
-        interpreted = self._check_with_interpreter(small, seed, config)
-        result = self._result(default)
-        self._check_all_is_written(result, interpreted, where, default)
-        return (
-            result,
-            f"the default configuration, itself checked with the interpreter at {where}",
-        )
+        missing = self._check_with_interpreter(small, seed, config, where)
+        over = [self._result(default, 0)]
+        # Integers that a kernel adds to what is there look like any others.
+        twice = any(self._holds_poison(t, over[0]) or over[0][t.name].dtype.kind in "iub" for t in self._outputs)
+        over.append(self._result(default, 1) if twice else over[0])
+        for tensor in self._outputs:
+            self._check_is_written(tensor, over[0][tensor.name], over[1][tensor.name], missing[tensor.name], where)
+        return over, f"the default configuration, itself checked with the interpreter at {where}"
 
-    def _with_tolerances(self, values: Mapping[str, np.ndarray]) -> list[Expected]:
-        return [
-            Expected(tensor.name, values[tensor.name], self._problem.tolerance_of(tensor))
-            for tensor in self._problem.spec.tensors
-            if tensor.role != "input"
-        ]
+    def _result(self, default: Configuration, turn: int) -> dict[str, np.ndarray]:
+        """What the default gives over that poison; raises :class:`WorkloadError` where it writes anywhere else."""
+        damage = self._run(default, turn)
+        if damage:
+            raise _refused(damage, self._problem)
+        return self._tensors.results()
+
+    def _holds_poison(self, tensor: Tensor, values: Mapping[str, np.ndarray]) -> bool:
+        dtype = numpy_dtype(self._problem.tensor_dtype(tensor))
+        return count_poison(values[tensor.name], poisons(dtype)[0]) > 0
 
     def _check_shapes(self, expected: Mapping[str, np.ndarray]) -> None:
-        for name in self._outputs:
-            wanted = self._initial[name].shape
+        for tensor in self._problem.spec.tensors:
+            if tensor.role == "input":
+                continue
+            name, wanted = tensor.name, self._problem.tensor_shape(tensor)
             if name not in expected or expected[name].shape != wanted:
                 found = expected[name].shape if name in expected else "nothing"
                 raise WorkloadError(
@@ -152,76 +154,100 @@ class Checker:
                     hint="use a reference that was written for these tensors, or 'interpreter'",
                 )
 
-    def _check_with_interpreter(self, small: Problem, seed: int, config: Configuration) -> dict[str, np.ndarray]:
+    def _check_with_interpreter(
+        self, small: Problem, seed: int, config: Configuration, where: str
+    ) -> Mapping[str, int]:
         """Compare the device with the interpreter on the small problem; raises :class:`WorkloadError` if they differ,
-        because then nothing could be said about any configuration. Returns what the interpreter gave.
+        because then nothing could be said about any configuration. Returns how many elements of each output are
+        unwritten there, or NaN.
 
         A product of f32 numbers that may shorten them to tf32 may also not do it, as on the CPU: either is right."""
         expected = interpret(small, config, make_tensors(small, seed))
         got = run_once(small, self._device, config, seed)
-        comparison = compare_all(got, self._with_tolerances(expected))
+        if got.damage:
+            raise _refused(got.damage, small)
+        comparison = compare_all(got.values, _with_tolerances(small, expected))
         if not comparison.ok:
             unrounded = interpret(small, config, make_tensors(small, seed), round_products=False)
-            if compare_all(got, self._with_tolerances(unrounded)).ok:
-                return unrounded
-        if not comparison.ok:
-            raise WorkloadError(
-                f"the default configuration does not give what the interpreter gives: {comparison.message}",
-                hint="the kernel may read outside its tensors, or the workload may misdescribe its arguments",
-            )
-        return expected
+            if not compare_all(got.values, _with_tolerances(small, unrounded)).ok:
+                raise WorkloadError(
+                    f"the default configuration does not give what the interpreter gives at {where}: "
+                    f"{comparison.message}",
+                    hint="the kernel may read outside its tensors, or the workload may misdescribe its arguments",
+                )
+        again = any(got.values[tensor.name].dtype.kind in "iub" for tensor in self._outputs)
+        second = run_once(small, self._device, config, seed, turn=1) if again else got
+        return {t.name: missing_elements(got.values[t.name], second.values[t.name]) for t in self._outputs}
 
-    def _check_all_is_written(
-        self,
-        result: Mapping[str, np.ndarray],
-        interpreted: Mapping[str, np.ndarray],
-        where: str,
-        default: Configuration,
+    def _check_is_written(
+        self, tensor: Tensor, first: np.ndarray, second: np.ndarray, missing_if_small: int, where: str
     ) -> None:
-        """Raise :class:`WorkloadError` where the default leaves NaN at the real shape only: a block that covers the
-        small rows but not the real ones would make its own wrong result the expected one. And where an output is NaN
-        everywhere, as one is that the kernel only adds to, or is mostly not written, as with a grid that is too small:
-        any other such kernel would seem right."""
-        for tensor in self._problem.spec.tensors:
-            if tensor.role != "output":
-                continue
-            missing, size = count_nan(result[tensor.name]), result[tensor.name].size
-            if size and missing == size:
-                raise WorkloadError(
-                    f"the default configuration leaves every element of the output {tensor.name!r} unwritten or NaN: "
-                    "there is nothing to compare",
-                    hint='if the kernel reads it or adds to it, its role is "inout"',
-                )
-            if count_nan(interpreted[tensor.name]):
-                if 2 * missing > size:
-                    self._check_most_is_written(tensor.name, result[tensor.name], default)
-            elif missing:
-                raise WorkloadError(
-                    f"the default configuration leaves {missing} of {size} elements of the output "
-                    f"{tensor.name!r} unwritten or NaN, and none at {where}",
-                    hint="it does not cover this shape: the default (the first choice of each --search) needs a larger "
-                    "block or grid, such as --constexpr BLOCK=next_power_of_2(N)",
-                )
-
-    def _check_most_is_written(self, name: str, result: np.ndarray, default: Configuration) -> None:
-        """Raise :class:`WorkloadError` where a launch leaves more than half of an output as it was: NaN over poison,
-        and 1 over ones. NaN that a kernel computes is NaN over both."""
+        """Raise :class:`WorkloadError` where the default leaves elements unwritten or NaN at the real shape only: a
+        block that covers the small rows but not the real ones would make its own wrong result the expected one. And
+        where that is all of an output, as of one that the kernel only adds to, or where most is not written, as with a
+        grid that is too small: any other such kernel would seem right. ``first`` and ``second``: over either poison."""
         import numpy as np
 
-        ones = np.ones(1, result.dtype)
-        self._arrays[name].fill(ones)
-        self.launch(default)()
-        self._device.synchronize()
-        kept = int(np.count_nonzero(np.isnan(result) & (self._arrays[name].to_numpy() == ones)))
-        if 2 * kept > result.size:
-            dims = ", ".join(f"{dim}={size}" for dim, size in self._problem.dims.items())
+        missing, size = missing_elements(first, second), first.size
+        what = "unwritten" if first.dtype.kind in "iub" else "unwritten or NaN"
+        added = first.dtype.kind in "iub" and bool(np.all(first != second))
+        if size and (missing == size or added):
             raise WorkloadError(
-                f"the default configuration writes only {result.size - kept} of {result.size} elements of the output "
-                f"{name!r} at {dims}",
+                f"the default configuration leaves every element of the output {tensor.name!r} {what}"
+                f"{', or adds to it' if added else ''}: there is nothing to compare",
+                hint='if the kernel reads it or adds to it, its role is "inout"',
+            )
+        if missing and not missing_if_small:
+            raise WorkloadError(
+                f"the default configuration leaves {missing} of {size} elements of the output "
+                f"{tensor.name!r} {what}, and none at {where}",
+                hint="it does not cover this shape: the default (the first choice of each --search) needs a larger "
+                "block or grid, such as --constexpr BLOCK=next_power_of_2(N)",
+            )
+        kept = unwritten_elements(first, second)
+        if 2 * kept > size:
+            raise WorkloadError(
+                f"the default configuration writes only {size - kept} of {size} elements of the output "
+                f"{tensor.name!r} at {_shape_text(self._problem)}",
                 hint=f"the grid {'; '.join(self._problem.spec.grid)} may have too few programs, or a block be too "
                 "small for its axis (--constexpr BLOCK=next_power_of_2(N)); an output of which a part is meant to "
                 'stay is "inout" (--tensor NAME=SHAPE:inout)',
             )
+
+
+def _refused(damage: str, problem: Problem) -> WorkloadError:
+    return WorkloadError(
+        f"the default configuration {damage} at {_shape_text(problem)}",
+        hint='what a kernel writes into is an "output", or "inout" if it reads it too (--tensor NAME=SHAPE:inout); and '
+        "the workload's shapes have to be those of the tensors",
+    )
+
+
+def _shape_text(problem: Problem) -> str:
+    return ", ".join(f"{dim}={size}" for dim, size in problem.dims.items())
+
+
+def _with_tolerances(problem: Problem, values: Mapping[str, np.ndarray]) -> list[Expected]:
+    """What is expected of those tensors of ``values`` that a kernel writes."""
+    return [
+        Expected(tensor.name, values[tensor.name], problem.tolerance_of(tensor))
+        for tensor in problem.spec.tensors
+        if tensor.role != "input" and tensor.name in values
+    ]
+
+
+def missing_elements(first: np.ndarray, second: np.ndarray) -> int:
+    """How many elements of an output are not written, or NaN."""
+    return unwritten_elements(first, second) if first.dtype.kind in "iub" else count_nan(first)
+
+
+def unwritten_elements(first: np.ndarray, second: np.ndarray) -> int:
+    """How many elements of an output hold what they held before, of a launch over either poison."""
+    import numpy as np
+
+    before, after = poisons(first.dtype)
+    kept = second == np.array(after).astype(second.dtype)
+    return count_poison(first[kept], before)
 
 
 @contextmanager
@@ -235,14 +261,23 @@ def _enough_cores(device: Device) -> Iterator[None]:
         yield
 
 
-def run_once(problem: Problem, device: Device, config: Configuration, seed: int) -> dict[str, np.ndarray]:
-    """Compile and launch ``config`` on tensors of ``seed``; all tensors afterwards."""
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """What a launch left: all tensors but the inputs, and what it wrote where it must not, in words."""
+
+    values: Mapping[str, np.ndarray]
+    damage: str | None
+
+
+def run_once(problem: Problem, device: Device, config: Configuration, seed: int, turn: int = 0) -> Ran:
+    """Compile and launch ``config`` on tensors of ``seed``, outputs over the poison of that ``turn``."""
     variant = problem.variant(config)
     kernel = compile_variant(problem, variant, device.target, device.properties.sm_count)
-    arrays = {name: device.array(values) for name, values in make_tensors(problem, seed).items()}
-    kernel.run(variant.grid, *run_time_arguments(kernel, problem, arrays), device=device)
+    tensors = Tensors(problem, device, seed)
+    tensors.refresh(turn)
+    kernel.run(variant.grid, *run_time_arguments(kernel, problem, tensors.arrays), device=device)
     device.synchronize()
-    return {name: array.to_numpy() for name, array in arrays.items()}
+    return Ran(tensors.results(), tensors.damage())
 
 
 def run_time_arguments(kernel: CompiledKernel, problem: Problem, arrays: Mapping[str, DeviceArray]) -> list[object]:

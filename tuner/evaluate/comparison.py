@@ -68,67 +68,77 @@ class Judge:
 
 class DeviceComparison:
     """An expected tensor in a device's memory, and the kernel that compares arrays of ``dtype`` with it, run by at most
-    so many ``programs``.
+    so many ``programs``. ``repeated``: the elements of the expected tensor are wanted again and again.
 
     Raises:
         DeuteronError: the device's memory has no room for it, or its target lacks a dtype.
     """
 
-    def __init__(self, device: Device, expected: Expected, dtype: str, programs: int = PROGRAMS) -> None:
-        self._device = device
-        self._expected = expected
-        self._kernel = _compiled(dtype, canonical_dtype(expected.values.dtype), expected.exact, device.target)
+    def __init__(
+        self, device: Device, expected: Expected, dtype: str, programs: int = PROGRAMS, *, repeated: bool = False
+    ) -> None:
+        self._device, self._expected, self._programs = device, expected, programs
+        want = canonical_dtype(expected.values.dtype)
+        self._kernel = _compiled(dtype, want, expected.exact, repeated, device.target)
         self._want = device.array(expected.values)
-        self._errors = device.empty((min(-(-expected.values.size // BLOCK), programs),), "f64")
+        self._errors = device.empty((programs,), "f64")
 
     def worst(self, got: DeviceArray) -> float:
-        """The largest error in ``got``, of the expected tensor's shape, in units of what is allowed there; infinite
-        where exactly one of two elements is NaN or infinite, NaN where a program of the kernel stored nothing."""
+        """The largest error in ``got``, of the expected tensor's shape unless that is repeated, in units of what is
+        allowed there; infinite where exactly one of two elements is NaN or infinite, NaN where a program of the kernel
+        stored nothing."""
         import numpy as np
 
-        self._errors.fill(np.full(1, np.nan))
         size = int(np.prod(got.shape, dtype=np.int64))
-        arguments = (got, self._want, self._errors, size, self._expected.relative, self._expected.least)
-        self._kernel.run(self._errors.shape, *arguments, device=self._device)
-        return float(np.max(self._errors.to_numpy(), initial=0.0))
+        errors = self._errors.part(0, (min(-(-size // BLOCK), self._programs),), "f64")
+        errors.fill(np.full(1, np.nan))
+        expected = self._expected
+        arguments = (got, self._want, errors, size, expected.values.size, expected.relative, expected.least)
+        self._kernel.run(errors.shape, *arguments, device=self._device)
+        return float(np.max(errors.to_numpy(), initial=0.0))
 
     def restore(self) -> None:
         """Write the expected tensor anew: a kernel may have written beyond its arrays, and into this one."""
         self._want.copy_from(self._expected.values)
 
 
-def device_comparison(device: Device, expected: Expected, dtype: str) -> DeviceComparison | None:
+def device_comparison(
+    device: Device, expected: Expected, dtype: str, *, repeated: bool = False
+) -> DeviceComparison | None:
     """The comparison of arrays of ``dtype`` on the device; None where it cannot be made, or does not see what is
     wrong."""
     want = canonical_dtype(expected.values.dtype)
     if expected.exact and want != dtype:
         return None
     try:
-        if _sees_what_is_wrong(device, dtype, want, expected.exact):
-            return DeviceComparison(device, expected, dtype)
+        if _sees_what_is_wrong(device, dtype, want, expected.exact, repeated):
+            return DeviceComparison(device, expected, dtype, repeated=repeated)
     except DeuteronError:  # no memory left, or a dtype that the target lacks; one that ends the device shows again
         return None
     return None
 
 
 @functools.cache
-def _sees_what_is_wrong(device: Device, dtype: str, want: str, exact: bool) -> bool:
+def _sees_what_is_wrong(device: Device, dtype: str, want: str, exact: bool, repeated: bool) -> bool:
     """Whether the kernel, as compiled for this device, accepts what is right and refuses one wrong element or one NaN,
     wherever it is: what judges kernels is one itself."""
     import numpy as np
 
-    right = np.zeros(3 * BLOCK + 5, numpy_dtype(want))
+    size = 3 * BLOCK + 5
+    right = (np.arange(BLOCK - 3 if repeated else size) % 2).astype(numpy_dtype(want))
     tolerance = EXACT if exact else Tolerance(atol=0.5, rtol=0.0)
-    comparison = DeviceComparison(device, Expected("probe", right, tolerance), dtype, programs=2)
-    got = right.astype(numpy_dtype(dtype))
+    expected = Expected("probe", right, tolerance)
+    comparison = DeviceComparison(device, expected, dtype, programs=2, repeated=repeated)
+    got = np.resize(right, size).astype(numpy_dtype(dtype))
     array = device.array(got)
     verdicts = [comparison.worst(array) == 0]
     for place in (0, BLOCK - 1, BLOCK, 2 * BLOCK, got.size - 1):
-        for value in (1,) if got.dtype.kind in "iub" else (1, np.nan):
+        correct = got[place]
+        for value in (1 - int(correct),) if got.dtype.kind in "iub" else (1 - int(correct), np.nan):
             got[place] = value
             array.copy_from(got)
             verdicts.append(comparison.worst(array) > 1)
-            got[place] = 0
+            got[place] = correct
     return all(verdicts)
 
 
@@ -140,14 +150,17 @@ def _source() -> KernelSource:
 
 
 @functools.cache
-def _compiled(got: str, want: str, exact: bool, target: str) -> CompiledKernel:
-    """The kernel for arrays of these dtypes, from the cache that all processes share where that has it."""
+def _compiled(got: str, want: str, exact: bool, repeated: bool, target: str) -> CompiledKernel:
+    """The kernel for arrays of these dtypes, from the cache that all processes share where that has it. What is
+    compared with a repeated one may be a part of an array that begins anywhere."""
     signature = {
-        "got_ptr": f"*{got}:16",
+        "got_ptr": f"*{got}" if repeated else f"*{got}:16",
         "want_ptr": f"*{want}:16",
         "errors_ptr": "*f64:16",
         "size": "i64",
+        "period": "i64",
         "relative": "f64",
         "least": "f64",
     }
-    return compile_variant(make_variant(_source(), signature, {"EXACT": exact, "BLOCK": BLOCK}, target, {}))
+    constants = {"EXACT": exact, "REPEATED": repeated, "BLOCK": BLOCK}
+    return compile_variant(make_variant(_source(), signature, constants, target, {}))

@@ -1,4 +1,4 @@
-"""Tensors for a problem: random inputs from a seed, poisoned outputs."""
+"""Tensors for a problem: random inputs from a seed, poisoned outputs, and what is around them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from deuteron.compiler.runtime.cpu.device import repeat
 
 from .problem import Problem
 from .spec import Tensor
+from .widen import count_nan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,29 +69,61 @@ def draw(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> Contents
     return Contents(row.astype(dtype), shape)
 
 
-def poison(shape: tuple[int, ...], dtype: np.dtype) -> Contents:
-    """An output before the kernel runs: NaN, or for integers a value that no result is likely to have."""
+def poisons(dtype: np.dtype) -> tuple[object, object]:
+    """Two values that differ, which outputs of ``dtype`` hold before a launch, in turn: NaN, or of integers one that
+    hardly any result is, and another. A result that has the first all the same, as one of truth values has, is
+    looked at over the second as well: what holds both was not written."""
     import numpy as np
 
-    value = np.iinfo(dtype).max - 1 if dtype.kind in "iu" else True if dtype.kind == "b" else np.nan
-    return Contents(np.full(_POISON, value, dtype), shape)
+    if dtype.kind == "b":
+        return True, False
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.max - 1, limits.min + 1
+    return np.nan, 1.0
 
 
-def initial_contents(problem: Problem, seed: int) -> dict[str, Contents]:
-    """What all tensors of the problem hold, by name. The same seed gives the same values; outputs are poisoned."""
+def count_poison(values: np.ndarray, value: object) -> int:
+    """How many elements are one of :func:`poisons`."""
+    import numpy as np
+
+    return count_nan(values) if value != value else int(np.count_nonzero(values == value))
+
+
+def poisoned(problem: Problem, tensor: Tensor, turn: int = 0) -> Contents:
+    """An output before the kernel runs; ``turn``: with the first or the second value of :func:`poisons`."""
+    import numpy as np
+
+    dtype = numpy_dtype(problem.tensor_dtype(tensor))
+    return Contents(np.full(_POISON, poisons(dtype)[turn], dtype), problem.tensor_shape(tensor))
+
+
+def outside(dtype: np.dtype) -> np.ndarray:
+    """What is around tensors of ``dtype`` again and again, as unsigned integers of its size: values that show in what a
+    kernel computes from them, in sums as in extrema, and that hardly any kernel stores. NaN, and infinities for those
+    that take the larger or the smaller of two; for integers large numbers of both signs."""
+    import numpy as np
+
+    bits = np.dtype(f"u{dtype.itemsize}")
+    if dtype.kind in "iub":
+        return np.frombuffer(b"\xa5" * dtype.itemsize + b"\x5a" * dtype.itemsize, bits)
+    infinities = np.array([np.inf, -np.inf]).astype(dtype).view(bits)  # NaN in formats that have none
+    nan = np.iinfo(bits).max  # in every format
+    return np.array([nan, infinities[0], nan, infinities[1]], bits)
+
+
+def initial_contents(problem: Problem, seed: int, turn: int = 0) -> dict[str, Contents]:
+    """What all tensors of the problem hold, by name. The same seed gives the same values; outputs are poisoned, with
+    the value of that ``turn``."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
-    contents: dict[str, Contents] = {}
-    for tensor in problem.spec.tensors:
-        if tensor.role == "output":
-            dtype = numpy_dtype(problem.tensor_dtype(tensor))
-            contents[tensor.name] = poison(problem.tensor_shape(tensor), dtype)
-        else:
-            contents[tensor.name] = draw(problem, tensor, rng)
-    return contents
+    return {
+        tensor.name: poisoned(problem, tensor, turn) if tensor.role == "output" else draw(problem, tensor, rng)
+        for tensor in problem.spec.tensors
+    }
 
 
-def make_tensors(problem: Problem, seed: int) -> dict[str, np.ndarray]:
+def make_tensors(problem: Problem, seed: int, turn: int = 0) -> dict[str, np.ndarray]:
     """All tensors of the problem by name, on the host; see :func:`initial_contents`."""
-    return {name: contents.array() for name, contents in initial_contents(problem, seed).items()}
+    return {name: contents.array() for name, contents in initial_contents(problem, seed, turn).items()}

@@ -91,18 +91,20 @@ class Comparison:
 class Expected:
     """An expected tensor of any dtype, for many comparisons in float64.
 
-    ``allowed = relative * |values| + least``; ``exact``: integers that must be, which are compared as they are, because
-    float64 has 53 bits, and neighbours of 64 would be equal."""
+    ``allowed = relative * |values| + least``; ``exact``: integers and truth values that must be, which are compared
+    as they are, because float64 has 53 bits, and neighbours of 64 would be equal."""
 
     def __init__(self, name: str, values: np.ndarray, tolerance: Tolerance) -> None:
         import numpy as np
 
         self.name = name
         self.values = np.ascontiguousarray(values)
-        self.exact = tolerance == EXACT and values.dtype.kind in "iu"
+        self.exact = tolerance == EXACT and values.dtype.kind in "iub"
         self.relative = tolerance.rtol
         # Where nothing is allowed any error at all is infinitely too large.
-        self.least = max(tolerance.atol * (typical(self.values) or 1.0), float(np.finfo(np.float64).tiny))
+        scale = tolerance.atol and tolerance.atol * (typical(self.values) or 1.0)
+        self.least = max(scale, float(np.finfo(np.float64).tiny))
+        self._tolerant = tolerance != EXACT
         self._flat = self.values.reshape(-1)
 
     def compare(self, got: np.ndarray) -> Comparison:
@@ -134,7 +136,7 @@ class Expected:
         """Errors in units of what is allowed; infinite where exactly one of the two is NaN or infinite."""
         import numpy as np
 
-        if self.exact and got.dtype.kind in "iu":
+        if self.exact and got.dtype.kind in "iub":
             return np.where(got == self._flat[chunk], 0.0, np.inf)
         want, have = widened(self._flat[chunk]), widened(got)
         with np.errstate(invalid="ignore", over="ignore"):
@@ -158,13 +160,19 @@ class Expected:
         import numpy as np
 
         index = [int(i) for i in np.unravel_index(worst_at, self.values.shape)]
-        have, want = float(got.reshape(-1)[worst_at]), float(self._flat[worst_at])
+        have, want = got.reshape(-1)[worst_at], self._flat[worst_at]
         allowed = float(self._allowed(widened(self._flat[worst_at : worst_at + 1]))[0])
-        note = " (never written?)" if have != have else ""
+        note = " (never written? of what was read outside?)" if have != have else ""
+        within = f" +- {allowed:.2g}" if self._tolerant else ""
         return (
             f"output {self.name!r}: {wrong} of {got.size} elements are wrong; the worst at {index}: got "
-            f"{have:.6g}{note}, expected {want:.6g} +- {allowed:.2g}"
+            f"{_spelled(have)}{note}, expected {_spelled(want)}{within}"
         )
+
+
+def _spelled(value: np.generic) -> str:
+    """Integers and truth values in full."""
+    return str(value) if value.dtype.kind in "iub" else f"{float(value):.6g}"
 
 
 def _equal_bits(got: np.ndarray, want: np.ndarray) -> bool:
