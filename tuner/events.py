@@ -58,11 +58,13 @@ class TrialFinished(_Event, frozen=True, tag="trial_finished"):
 
 class ShapeFinished(_Event, frozen=True, tag="shape_finished"):
     """The search of one shape and dtype has its result. ``start``: what earlier searches were worth to it, None where
-    it started from none. ``settled``: why the strategy ended it early, None if it did not."""
+    it started from none. ``settled``: why the strategy ended it early, None if it did not. ``doubt``: why the record
+    may be wrong; None where another configuration has the same result."""
 
     record: ConfigRecord
     start: StartReport | None = None
     settled: str | None = None
+    doubt: str | None = None
     at: str = field(default_factory=utc_now)
 
 

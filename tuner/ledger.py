@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from deuteron.compiler.options import SCHEDULE_OPTIONS
+
 from .space import config_key
 from .trial import Phase, Trial
 
@@ -35,6 +37,13 @@ class Ledger:
         """Screened trials that worked, fastest first."""
         return sorted((t for t in self.screened.values() if t.status == "ok"), key=median_ns)
 
+    def contradicted(self) -> int:
+        """How many configurations gave another result where only one gave the expected one; 0 where several did.
+        Configurations that differ in their schedules alone, which change no result, count as one."""
+        right = {_without_schedule(trial) for trial in self.screened.values() if trial.status == "ok"}
+        wrong = {_without_schedule(trial) for trial in self.screened.values() if trial.status == "wrong_result"}
+        return len(wrong - right) if len(right) == 1 else 0
+
     def incumbent(self) -> Trial | None:
         """The best so far: by ratio within a race or final, by median while screening."""
         for phase in ("final", "race"):
@@ -60,6 +69,10 @@ class Ledger:
         label = max(set(labels), key=labels.count)
         example = next(t for t in failures if t.status == label)
         return f"{labels.count(label)} x {label}, such as: {example.error}"
+
+
+def _without_schedule(trial: Trial) -> str:
+    return config_key({name: value for name, value in trial.config.items() if name not in SCHEDULE_OPTIONS})
 
 
 def median_ns(trial: Trial) -> float:

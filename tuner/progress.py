@@ -101,7 +101,8 @@ def event_text(event: TuneEvent) -> str | None:
         case ShapeFinished(record=record):
             ended = f"\n  ended after {record.trials} trials: {event.settled}" if event.settled else ""
             started = "" if event.start is None else f"\n  {event.start.text}"
-            return f"{record.shape_key} {record.dtype}: {_record_text(record)}{started}{ended}"
+            doubt = "" if event.doubt is None else f"\n  warning: {event.doubt}"
+            return f"{record.shape_key} {record.dtype}: {_record_text(record)}{started}{ended}{doubt}"
         case JobFinished():
             return f"finished after {duration_text(event.duration_s)}"
         case JobFailed():

@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from .codec import Scalar
+from .errors import JobError
 from .evaluate.messages import Compiled, Screened
 from .experience import Course
 from .measure.measurement import TimingProtocol
@@ -25,6 +26,11 @@ SCREEN_SHARE = 0.75
 LEAST_PROPOSED, LEAST_SECONDS = 8, 3.0
 
 DEFAULT_REASON = "the default"
+
+_COVER = (
+    "the default (the first choice of each --search) needs a larger block or grid, such as --constexpr "
+    "BLOCK=next_power_of_2(N), or the choices a constraint, such as --constraint 'BLOCK >= N'"
+)
 
 # Proposals in flight per compile process where nothing compiles while something is timed.
 AHEAD_EXCLUSIVE = 4
@@ -57,7 +63,8 @@ class Screening:
             self._tell(trial)
 
     def run(self) -> None:
-        """Screen; raises :class:`~.search_run.Cancelled`."""
+        """Screen; raises :class:`~.search_run.Cancelled`, and :class:`JobError` where the default configuration turns
+        out to be wrong."""
         try:
             self._screen()
         finally:
@@ -144,6 +151,8 @@ class Screening:
             best = self.search.ledger.incumbent()
             best_ns = None if best is None or best.time_ns is None else best.time_ns.median
             screened = self.search.evaluator.screen(config, best_ns, self._meanwhile)
+            if screened.doubt is not None:  # no trial says so: a search that goes on finds it out again
+                raise JobError(screened.doubt, hint=_COVER)
             if screened.measure_seconds:
                 self._pace.note(compiled.seconds, screened.check_seconds + screened.measure_seconds)
         metrics = self._metrics(compiled, screened)

@@ -53,6 +53,7 @@ from .shape_search import search_shape
 from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
 from .workloads import Problem, builtin_workload
+from .workloads.references import INTERPRETER
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
@@ -256,7 +257,7 @@ class _JobRun:
             trials=sum(trial.phase == "screen" for trial in task.trials),
             profile_sha256=digest,
         )
-        self._emit(ShapeFinished(record, report, settled))
+        self._emit(ShapeFinished(record, report, settled, doubt_of(problem, task.trials)))
         self._learn(task)  # whose trials may be of an earlier run
         return record
 
@@ -356,6 +357,17 @@ def measured_with(setup: str, finished: Finished) -> list[tuple[Mapping[str, int
     """The trials that a run with this setup goes on from. Those of another GPU, or of code by another compiler, would
     be handed out as this one's."""
     return [(shape, dtype, trial) for shape, dtype, trial in finished if trial.setup in (None, setup)]
+
+
+def doubt_of(problem: Problem, trials: list[Trial]) -> str | None:
+    """Why what is stored may be wrong, where it says itself what is expected; None where another one agrees with it."""
+    others = Ledger(trials).contradicted() if problem.spec.reference == INTERPRETER else 0
+    if not others:
+        return None
+    return (
+        f"the default alone gives what it says itself is right: the result of {others} others is wrong, or the default "
+        "does not cover this shape"
+    )
 
 
 def reach_of(plan: SearchPlan, extended: Extended) -> Reach:

@@ -125,7 +125,8 @@ class Shown(Document, frozen=True):
 
 
 class Screened(Document, frozen=True):
-    """Outcome of checking and first timing. ``time_ns`` is None unless ``status`` is ok, and taken by ``protocol``."""
+    """Outcome of checking and first timing. ``time_ns`` is None unless ``status`` is ok, and taken by ``protocol``.
+    ``doubt``: why the default configuration, with which the result was compared, is wrong rather than this one."""
 
     status: Status
     error: str | None = None
@@ -136,6 +137,7 @@ class Screened(Document, frozen=True):
     check_seconds: Finite = 0.0
     measure_seconds: Finite = 0.0
     protocol: TimingProtocol | None = None
+    doubt: str | None = None
 
 
 class Raced(Document, frozen=True):

@@ -18,8 +18,10 @@ from ..measure.sampling import Stopwatch, first_look, interleaved_rounds
 from ..measure.stopping import LEAST_SECONDS, is_settled
 from ..space import Configuration, config_key
 from ..workloads import LaunchPlan, Problem
+from ..workloads.references import INTERPRETER
 from .check import Checker
 from .compilation import code_facts, code_identity, compile_variant, static_metrics
+from .contradiction import contradicted
 from .cores import share_cores
 from .growth import extend
 from .messages import (
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 # Compiled kernels are small next to tensors; this only bounds a search of very many configurations.
 KEPT_KERNELS = 256
+#: Configurations for which it is looked whether the default is wrong rather than they.
+MOST_LOOKS = 4
 
 
 class ChildSession:
@@ -73,6 +77,7 @@ class ChildSession:
         self._device = self._checker = None
         if request.device is not None:
             self._device = self._opened(request.device)
+            self._default, self._seed, self._looks = request.default, request.seed, 0
             self._checker = Checker(self._problem, self._device, request.seed, request.default, self._compiled)
         return Done()
 
@@ -102,6 +107,7 @@ class ChildSession:
         checker, device = self._ready()
         began = time.perf_counter()
         comparison = checker.check(request.config)
+        doubt = None if comparison.ok else self._doubt(request.config)
         checked = time.perf_counter()
         screened = Screened(
             "ok" if comparison.ok else "wrong_result",
@@ -109,6 +115,7 @@ class ChildSession:
             reference=checker.reference,
             worst_error=min(comparison.worst, 1e300),
             check_seconds=checked - began,
+            doubt=doubt,
         )
         if not comparison.ok:
             return screened
@@ -171,6 +178,15 @@ class ChildSession:
         if self._problem is None:
             raise JobError("the process was not prepared")
         return extend(self._problem, device, request.config, request.seed)
+
+    def _doubt(self, config: Configuration) -> str | None:
+        """Why the default, which says what is expected, is wrong rather than ``config``; looked for a few times."""
+        problem, device = self._problem, self._device
+        if problem is None or device is None or problem.spec.reference != INTERPRETER or self._looks == MOST_LOOKS:
+            return None
+        self._looks += 1
+        space = problem.full_space(device.properties)
+        return contradicted(problem, space, self._default, config, self._seed)
 
     def _opened(self, name: str) -> Device:
         device = get_device(name)

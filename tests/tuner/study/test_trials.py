@@ -162,6 +162,49 @@ def test_default_that_does_not_work_is_replaced_as_baseline(fakes: ModuleType, t
     assert record.default_config["ROWS"] != 1
 
 
+def test_a_default_that_is_found_wrong_ends_the_search(fakes: ModuleType, tmp_path: Path) -> None:
+    """No trial tells of who showed it: a search that goes on finds it out again."""
+
+    class Doubting(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
+        def screen(
+            self, config: Configuration, best_ns: float | None, meanwhile: Callable[[], None] = lambda: None
+        ) -> Screened:
+            found: Screened = super().screen(config, best_ns)
+            return replace(found, doubt="the default does not cover this shape") if config["ROWS"] == 4 else found
+
+    events: list[TuneEvent] = []
+    with pytest.raises(JobError, match="the default does not cover this shape") as caught:
+        run_job(
+            fakes.job(),
+            emit=events.append,
+            workdir=tmp_path,
+            evaluator=lambda *_, **__: Doubting(fakes.bowl),
+        )
+    assert "--constexpr BLOCK=next_power_of_2(N)" in str(caught.value.hint)
+    trials = [event.trial for event in events if isinstance(event, TrialFinished)]
+    assert trials and all(trial.config["ROWS"] != 4 for trial in trials)
+
+
+@pytest.mark.parametrize(
+    ("reference", "right", "doubted"),
+    [("interpreter", {1}, True), ("interpreter", {1, 2}, False), ("softmax", {1}, False)],
+)
+def test_a_default_that_contradicts_all_others_is_said_to(
+    fakes: ModuleType, tmp_path: Path, reference: str, right: set[int], doubted: bool
+) -> None:
+    def time_of(config: Configuration) -> float | str:
+        return 1000.0 if config["TILES"] == 1 and config["ROWS"] in right else "wrong_result"
+
+    job = fakes.job()
+    job = replace(job, workload=replace(job.workload, reference=reference))
+    run = fakes.Run(job, fakes.FakeEvaluator(time_of), tmp_path)
+    (end,) = [event for event in run.events if isinstance(event, ShapeFinished)]
+    assert (end.doubt is not None) == doubted
+    if doubted:
+        assert "the result of 24 others is wrong, or the default does not cover this shape" in str(end.doubt)
+        assert f"warning: {end.doubt}" in str(event_text(end))
+
+
 def test_nothing_works_is_an_error_with_the_commonest_reason(fakes: ModuleType, tmp_path: Path) -> None:
     events: list[TuneEvent] = []
     with pytest.raises(JobError, match="none of 25 .* 25 x crashed, such as: it went wrong"):

@@ -1,0 +1,115 @@
+"""Who disagrees with the default may be right: the interpreter says whether the default's numbers cover the shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deuteron.compiler.runtime.devices import get_device
+from deuteron.tuner import Problem, resolve_workload
+from deuteron.tuner.evaluate import contradiction
+from deuteron.tuner.evaluate.contradiction import contradicted
+from deuteron.tuner.evaluate.messages import Prepare, Screen
+from deuteron.tuner.evaluate.session import ChildSession
+from deuteron.tuner.space import Configuration
+
+TEXT = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr, ROWS: tl.constexpr, HOW: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    for r in range(ROWS):
+        row = tl.program_id(0) * ROWS + r
+        x = tl.load(x_ptr + row * N + i, i < N, {other})
+        y = tl.{reduced}(x, 0)
+        if HOW == 1 and BLOCK > 128:
+            y += 1
+        if HOW == 2 and BLOCK > 128:
+            y += N > 128
+        tl.store(y_ptr + row, y)
+
+
+workload = {{
+    "dims": ["M", "N"],
+    "tensors": [
+        {{"name": "x_ptr", "shape": ["M", "N"]}},
+        {{"name": "y_ptr", "shape": ["M"], "role": "output", "dtype": "{dtype}"}},
+    ],
+    "scalars": {{"N": "N"}},
+    "grid": ["M // ROWS"],
+    "space": {{
+        "parameters": {{"BLOCK": [32, 64, 128, 256], "ROWS": [1, 2], "HOW": [0, 1, 2], "num_warps": [4, 8]}},
+        "constraints": {constraints},
+    }},
+}}
+"""
+
+
+def described(
+    tmp_path: Path, reduced: str = "sum", dtype: str = "f32", other: str = "0.0", constraints: tuple[str, ...] = ()
+) -> Problem:
+    path = tmp_path / "rows.py"
+    path.write_text(TEXT.format(reduced=reduced, dtype=dtype, other=other, constraints=list(constraints)))
+    return Problem(resolve_workload(f"{path}:kernel"), {"M": 4, "N": 250}, "f32")
+
+
+def config(block: int, rows: int = 1, how: int = 0, warps: int = 4) -> Configuration:
+    return {"BLOCK": block, "ROWS": rows, "HOW": how, "num_warps": warps}
+
+
+def doubt(problem: Problem, default: Configuration, other: Configuration) -> str | None:
+    space = problem.full_space(get_device("cpu").properties)
+    return contradicted(problem, space, default, other, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("reduced", "dtype", "other"), [("sum", "f32", "0.0"), ("argmax", "i32", "-1e9"), ("max", "f32", "-1e9")]
+)
+def test_a_default_that_does_not_cover_the_rows_is_found_out(
+    tmp_path: Path, reduced: str, dtype: str, other: str
+) -> None:
+    said = doubt(described(tmp_path, reduced, dtype, other), config(32), config(256, warps=8))
+    assert said is not None and "BLOCK=256" in said and "BLOCK=32" in said and "ROWS" not in said
+    assert "at M=4, N=26, and something else at M=4, N=250" in said
+    said = doubt(described(tmp_path, reduced, dtype, other), config(32), config(128, rows=2))
+    assert said is not None and "BLOCK=128, ROWS=2" in said
+
+
+@pytest.mark.parametrize(
+    ("default", "other"),
+    [
+        (config(256), config(32)),  # smaller ones may not cover what the default does
+        (config(256, rows=1), config(128, rows=2)),
+        (config(32), config(32, rows=2)),  # wrong as the default is
+        (config(256), config(256, warps=8)),
+        (config(128), config(256, how=1)),  # another variant
+        (config(128, how=1), config(256, how=1)),  # wrong at every shape
+    ],
+)
+def test_others_are_wrong_themselves(tmp_path: Path, default: Configuration, other: Configuration) -> None:
+    assert doubt(described(tmp_path), default, other) is None
+
+
+def test_what_the_interpreter_cannot_run_is_no_evidence(tmp_path: Path) -> None:
+    problem = described(tmp_path, constraints=("BLOCK >= N",))
+    assert doubt(problem, config(32), config(256)) is None  # legal at the small shape alone
+
+
+def test_as_large_a_shape_is_tried_as_can_be_interpreted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contradiction, "MOST_ELEMENTS", 600)
+    said = doubt(described(tmp_path), config(32), config(256))
+    assert said is not None and "something else at M=4, N=138" in said
+
+
+def test_the_process_that_measures_says_so(tmp_path: Path) -> None:
+    """Of who disagrees on the device; of nobody where NumPy gives what is expected."""
+    problem, session = described(tmp_path), ChildSession()
+    session.prepare(Prepare(problem.spec, problem.dims, "f32", "cpu", None, "cpu", config(64), 1))
+    smaller, larger = session.screen(Screen(config(32))), session.screen(Screen(config(256)))
+    assert (smaller.status, smaller.doubt) == ("wrong_result", None)
+    assert larger.status == "wrong_result" and str(larger.doubt).startswith("the default configuration does not cover")
+    assert session.screen(Screen(config(64))).status == "ok"
