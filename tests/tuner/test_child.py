@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from deuteron.compiler import get_device
 from deuteron.tuner.evaluate import session
-from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeout
+from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeout, _tail
 from deuteron.tuner.evaluate.compile_pool import CompilePool
 from deuteron.tuner.evaluate.messages import Prepare, Race
 from deuteron.tuner.evaluate.nursery import Nursery
@@ -58,6 +59,15 @@ def test_crash_is_an_error_and_the_next_request_starts_anew(child: ChildProcess,
         ask(child, deed)
     after = ask(child, "ok")
     assert after["status"] == "ok" and after["pid"] != before
+
+
+def test_the_fatal_error_is_told_whatever_stands_behind_it() -> None:
+    """The stacks of all threads, and names of extensions."""
+    with tempfile.TemporaryFile() as log:
+        log.write(b"a kernel printed this\nFatal Python error: Segmentation fault\n\nCurrent thread 0x1:\n")
+        log.write(b'  File "deuteron/tuner/evaluate/session.py", line 100 in screen\n' * 300)
+        log.write(b"\nExtension modules: msgspec._core, numpy (total: 2)\n")
+        assert _tail(log) == "Fatal Python error: Segmentation fault"
 
 
 def test_request_after_the_last_answer_goes_to_a_new_process(child: ChildProcess) -> None:

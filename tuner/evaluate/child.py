@@ -26,6 +26,8 @@ from .started import Started, StartedProgram
 
 WORKER = (sys.executable, "-P", "-X", "faulthandler", "-m", "deuteron.tuner.evaluate.worker")
 MAX_ANSWER = 64 << 20
+# Of a log, what is looked at: behind a fatal error come the stacks of all threads and the names of all extensions.
+_LOG_BYTES = 1 << 16
 #: From closing its stdout to the end of a process.
 _LAST_STEPS_SECONDS = 5.0
 
@@ -186,7 +188,7 @@ class ChildProcess:
         self.kill()
 
 
-def _tail(log: IO[bytes], limit: int = 2000) -> str:
+def _tail(log: IO[bytes], limit: int = _LOG_BYTES) -> str:
     """The first line of a fatal error if there is one in the last part of a log, else its last line."""
     size = log.seek(0, os.SEEK_END)
     log.seek(max(0, size - limit))
