@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from deuteron.compiler import get_device
+from deuteron.tuner.evaluate import evaluator as module
 from deuteron.tuner.evaluate import measuring
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.evaluate.nursery import Nursery
@@ -74,6 +75,23 @@ def test_patience_is_the_budget_s_within_limits(budget: float | None, seconds: f
         made = make(Problem(builtin_workload("vector_add"), {"n": 64}, "f32"), get_device("cpu"), {}, 0)
         assert isinstance(made, LocalEvaluator) and made._patience == seconds
         made.close()
+
+
+def test_what_takes_far_longer_than_all_others_hangs(
+    evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first may take all of its time, since nothing is known yet."""
+    monkeypatch.setattr(module, "LEAST_SCREEN_SECONDS", 0.5)
+    evaluator._timeout = 20.0
+    assert evaluator._screen_seconds() == 20.0
+    assert evaluator.screen({"deed": "ok"}, None).status == "ok"
+    began = time.monotonic()
+    assert evaluator.screen({"deed": "hang"}, None).status == "timeout"
+    assert time.monotonic() - began < 15
+    evaluator._longest = 0.1
+    assert evaluator._screen_seconds() == pytest.approx(10.0)
+    evaluator._longest = 1.0
+    assert evaluator._screen_seconds() == 20.0
 
 
 def test_evaluator_races(evaluator: LocalEvaluator) -> None:

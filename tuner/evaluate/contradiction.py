@@ -26,7 +26,7 @@ from .check import cut_problem, empty_axes, interpret
 #: Elements of all tensors of a shape at which both are interpreted, which takes a second or two.
 MOST_ELEMENTS = 1 << 17
 #: Seconds after which nothing more is begun.
-SECONDS = 10.0
+SECONDS = 5.0
 # Errors in units of the tolerance: what is left out of a sum is far off, what is rounded in another order is not.
 _CLEARLY = 10.0
 

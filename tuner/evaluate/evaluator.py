@@ -15,6 +15,9 @@ from .measuring import PREPARE_SECONDS, MeasuringProcess
 from .messages import Compiled, Extend, Extended, Prepare, Race, Raced, Screen, Screened
 from .processes import Processes
 
+#: A configuration hangs that takes so many times as long as any that worked, but no sooner than after these seconds.
+HANGING, LEAST_SCREEN_SECONDS = 100.0, 20.0
+
 
 class Evaluator(Protocol):
     """Compiles, checks and times configurations of one problem. Nothing a configuration does raises: failures are
@@ -114,6 +117,7 @@ class LocalEvaluator:
         self._measuring = self._processes.measuring(self._prepare, limited=self.exclusive)
         self._ahead = ahead and not self.exclusive
         self._screening = False
+        self._longest: float | None = None  # of the configurations that worked, seconds to check and time one
         self._hoped: list[int] = []
         self._screens = True  # whether what measures is still the process that screened
         self._following: Prepare | None = None
@@ -153,11 +157,14 @@ class LocalEvaluator:
         request, asked = Screen(config, best_ns).to_json(), None if self.exclusive else meanwhile
         self._screening = True
         try:
-            answer = self._measuring.request("screen", request, self._timeout, asked, patience=self._patience)
+            answer = self._measuring.request("screen", request, self._screen_seconds(), asked, patience=self._patience)
         finally:
             self._screening = False
         self._begin_anticipated()
-        return Screened.from_json(answer)
+        screened = Screened.from_json(answer)
+        if screened.status == "ok":
+            self._longest = max(self._longest or 0.0, screened.check_seconds + screened.measure_seconds)
+        return screened
 
     def anticipate(self, seed: int) -> None:
         """Prepare another process beside what is measured, once what measures first is prepared; on a CPU it
@@ -215,6 +222,12 @@ class LocalEvaluator:
         self._seen.clear()
         if not self._shared:
             self._processes.close()
+
+    def _screen_seconds(self) -> float:
+        """After which a configuration hangs: what takes so many times what all others took does not win."""
+        if self._longest is None:
+            return self._timeout
+        return min(self._timeout, max(LEAST_SCREEN_SECONDS, HANGING * self._longest))
 
     def _begin_anticipated(self) -> None:
         for seed in self._hoped:
