@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from deuteron.cli.errors import CommandError
 from deuteron.cli.exports.cover import cover_json, cover_python
 from deuteron.tuner.cover import (
     Cover,
@@ -122,6 +123,15 @@ def test_rules_are_exact_on_the_measured_shapes(seed: int) -> None:
             assert scope["config_for"](**shape) == table.configs[chosen]  # type: ignore[operator]
             assert written["rule"]["configs"][walked(written["rule"], shape)] == table.configs[chosen]
             assert written["shapes"][number]["loss"] <= 0.03
+
+
+@pytest.mark.parametrize("dim", ["CONFIGS", "min", "_NEAREST", "_distance"])
+def test_sizes_that_would_hide_what_a_module_uses_are_refused(dim: str) -> None:
+    table = TimeTable(({dim: 1}, {dim: 64}), ({"B": 1}, {"B": 2}), ({0: 1.0}, {1: 1.0}), (1.0, 1.0))
+    found = cover_within(table)
+    for rule in (dispatch_tree(found), dispatch_nearest(found)):
+        with pytest.raises(CommandError, match="is a name of the module itself"):
+            cover_python("k", found, rule)
 
 
 def walked(rule: Mapping[str, object], shape: Mapping[str, int]) -> int:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from deuteron.tuner.cover import Cover, DispatchRule
     from deuteron.tuner.cover.dispatch import Branch
 
+#: What the module's functions mean by these; as parameters they would hide it.
+_OWN_NAMES = ("CONFIGS", "_NEAREST", "_distance", "min")
 _NEAREST = '''
 _NEAREST = [
 %s]
@@ -31,12 +33,12 @@ def cover_python(kernel: str, cover: Cover, rule: DispatchRule) -> str:
     """A module with ``CONFIGS`` and ``config_for(dims)``.
 
     Raises:
-        CommandError: the kernel or a size has a name that Python code cannot have.
+        CommandError: the kernel or a size has a name that Python code cannot have, or a size one of the module's own.
     """
     shapes = len(cover.table.shapes)
     kernel = python_name(kernel, "the kernel")
     for dim in rule.dims:
-        python_name(dim, "the size")
+        python_name(dim, "the size", _OWN_NAMES)
     head = (
         f'"""Configurations of {kernel} that deuteron chose for {shapes} shapes.\n\n'
         f'At each of them the worst loss to the best one measured is {cover.tolerance:.2%} at most.\n"""\n'
