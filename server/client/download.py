@@ -106,7 +106,8 @@ class Download:
         part = next(self._parts(), None)
         headers: dict[str, str] = {"Accept-Encoding": "identity"}
         if present is not None:
-            headers["If-None-Match"] = f'"{present}"'
+            # Also by the name of its compressed form: caches between here and the service may have that one.
+            headers["If-None-Match"] = f'"{present}", "{present}-gzip"'
         if part is not None:
             headers["Range"] = f"bytes={part.path.stat().st_size}-"
             headers["If-Range"] = f'"{part.sha256}"'

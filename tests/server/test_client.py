@@ -19,6 +19,8 @@ from deuteron.server import Client
 from deuteron.server.client import DownloadError, ServiceError, ServiceUnreachable
 from deuteron.server.client.stream import parse_events
 from deuteron.server.configs import put_record
+from deuteron.server.files import file_sha256
+from deuteron.tuner import write_bundle
 
 JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}], "budget": {"trials": 4, "seconds": 0.4}}
 
@@ -181,6 +183,16 @@ def ranged(handler: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]
     start = int(handler.headers.get("Range", "bytes=0-")[6:].rstrip("-"))
     status = 206 if start and handler.headers.get("If-Range") == f'"{SHA256}"' else 200
     return status, CONTENT[start:] if status == 206 else CONTENT, {"etag": f'"{SHA256}"'}
+
+
+def test_what_is_there_is_named_in_both_forms(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
+    """A cache on the way may have the compressed form, and compares by itself."""
+    write_bundle(tmp_path / "b", [])
+    bundle = file_sha256(tmp_path / "b")
+    server = scripted(lambda handler, _n: send(handler, 404 if "pieces" in handler.path else 304, b""))
+    with Client(server.url) as client:
+        assert not client.pull_bundle(tmp_path / "b").changed
+    assert server.requests[-1][1]["if-none-match"] == f'"{bundle}", "{bundle}-gzip"'
 
 
 def test_a_broken_download_is_resumed(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
