@@ -43,13 +43,15 @@ def downgrade(
     url: Url = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Take the database back to a revision. Columns that it lacks are lost with their contents.
+    """Take the database back to a revision. Columns that it lacks are lost with their contents. No server may run.
 
     Example: `deuteron db downgrade 0001 --yes`
     """
     if not yes:
         typer.confirm(f"Take {shown(_address(url))} back to {revision}?", abort=True, err=True)
-    _move(url, revision, up=False)
+    address = _address(url)
+    with explained(address), _unserved(address):
+        _move(url, revision, up=False)
 
 
 @app.command()
@@ -108,6 +110,23 @@ def restore(
 def _contents(made: Backup) -> str:
     counted = [(made.rows.get(table, 0), word) for table, word in _COUNTED.items()]
     return ", ".join(f"{count} {word}" for count, word in [*counted, (made.files, "files")])
+
+
+@contextmanager
+def _unserved(address: str) -> Iterator[None]:
+    """No server that dispatches has the database, or begins to in the block."""
+    from deuteron.server.database import make_engine  # lazy: help starts without the service
+    from deuteron.server.dispatch.leadership import dispatch_lock  # lazy: help starts without the service
+
+    engine = make_engine(address)
+    lock = dispatch_lock(engine)
+    try:
+        if not lock.acquire():
+            raise CommandError(f"a server runs on {shown(address)}", hint="stop it first")
+        yield
+    finally:
+        lock.release()
+        engine.dispose()
 
 
 def _move(url: str | None, revision: str, *, up: bool) -> None:

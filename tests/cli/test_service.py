@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.server.database import make_engine
+from deuteron.server.dispatch.leadership import dispatch_lock
+
 JOB = ("vector_add", "--shape", "n=65536", "--trials", "3", "--seconds", "6")
 
 
@@ -106,6 +109,12 @@ def test_database_goes_up_down_and_up(run, home: Path, monkeypatch: pytest.Monke
     refused = run("db", "downgrade", "base")
     assert refused.code == 1  # nobody answers the question
     assert run("db", "current").out == newest
+    engine = make_engine(f"sqlite:///{home / 'deuteron.db'}")
+    served = dispatch_lock(engine)
+    assert served.acquire()
+    refused = run("db", "downgrade", "base", "--yes")
+    assert refused.code == 2 and "a server runs on" in refused.err and run("db", "current").out == newest
+    served.release(), engine.dispose()
     assert run("db", "downgrade", "base", "--yes").code == 0
     assert run("db", "current").out.startswith("base")
     assert run("db", "upgrade").out.rstrip().endswith(newest.split()[0])
