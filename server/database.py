@@ -16,7 +16,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from deuteron.compiler.extras import require_extras
 
-from .settings import SettingsError
+from .settings import SettingsError, without_secrets
 
 logger = logging.getLogger("deuteron.server")
 
@@ -47,7 +47,7 @@ def parse_url(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # the second of a port that is no number, as in postgresql://[::1/name
         raise SettingsError(
-            f"database address {url!r} does not parse",
+            f"database address {without_secrets(url)!r} does not parse",
             hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",
         ) from None
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
@@ -63,7 +63,7 @@ def parse_url(url: str) -> URL:
         )
     if parsed.database in (None, "", ":memory:"):
         raise SettingsError(
-            f"database address {url!r} names no file, and servers, workers and commands share one",
+            f"database address {without_secrets(url)!r} names no file, and servers, workers and commands share one",
             hint="sqlite:////absolute/path.db",
         )
     return parsed

@@ -15,7 +15,7 @@ from .backup import refuse_unfinished
 from .database import close_to_others
 from .homes import require_shared_home
 from .interrupts import stop_request
-from .settings import Settings, SettingsError
+from .settings import EMBEDDED, Settings, SettingsError
 from .store import ServiceStore
 
 if TYPE_CHECKING:
@@ -31,13 +31,17 @@ def serve(settings: Settings) -> None:
     Raises:
         SettingsError: the address cannot be bound, others could reach the service while nobody has a token, or another
             server of the database has another home.
+        DeuteronError: there is no such runner, or the signing key is none.
     """
     import uvicorn
 
     from .app import create_app  # lazy: fastapi takes half a second
+    from .dispatch.run import load_runner  # lazy: as create_app, which brings it
 
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     refuse_unfinished(settings)
+    if settings.scheduler == EMBEDDED:
+        load_runner(settings.runner)  # a wrong one would fail every job
     migrations.upgrade(settings.database_url)
     close_to_others(settings.database_url)  # which is known to be a database only now
     store = ServiceStore.open(settings.database_url)
@@ -47,8 +51,8 @@ def serve(settings: Settings) -> None:
         listener = bind(settings)
         settings = dataclasses.replace(settings, port=listener.getsockname()[1])
         with stop_request() as stop:
-            logger.info("listening on %s", settings.base_url)
             config = server_config(create_app(settings, store=store), settings)
+            logger.info("listening on %s", settings.base_url)
             gc.collect()
             gc.freeze()  # all that was imported stays: to look through it anew keeps every request waiting for 0.1 s
             stop.run(uvicorn.Server(config), listener)

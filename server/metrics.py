@@ -67,7 +67,12 @@ def _render_family(lines: list[str], kind: str, samples: list[tuple[str, Mapping
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
     inside = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
-    return f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}"
+    return f"{name}{{{inside}}} {_number(value)}" if inside else f"{name} {_number(value)}"
+
+
+def _number(value: float) -> str:
+    """With all its digits: a counter that is rounded stands still between two readings."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def _escape(text: str) -> str:

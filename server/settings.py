@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, fields
@@ -26,7 +27,9 @@ NO_DISPATCH = "none"
 #: Values of ``signing_key`` that are no file.
 OWN_KEY, NO_KEY = "own", "none"
 
-_DATABASE_URL = re.compile(r"^(sqlite|postgresql)(\+\w+)?://")
+_DATABASE_URL = re.compile(r"^(sqlite|postgres|postgresql)(\+\w+)?://")
+_SCHEDULER = re.compile(r"^(tcp|tls)://[^/]+:(\d{1,5})$")
+_SECRETS = re.compile(r"(?<=//).*@|(?<=password=)[^&]*", re.IGNORECASE)
 _NO_SERVICE = re.compile(r"@|//.*/.")
 _ENTRY_POINT = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 
@@ -203,7 +206,7 @@ class Settings:
     def _check(self) -> None:
         if not _DATABASE_URL.match(self.database_url):
             raise SettingsError(
-                f"DEUTERON_DATABASE_URL: {self.database_url!r} is not a database address",
+                f"DEUTERON_DATABASE_URL: {without_secrets(self.database_url)!r} is not a database address",
                 hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",
             )
         if self.auth not in ("auto", "off", "tokens"):
@@ -214,18 +217,19 @@ class Settings:
                 "could submit kernels",
                 hint="set DEUTERON_AUTH=tokens and create one with `deuteron token create`, or bind 127.0.0.1",
             )
-        if self.scheduler not in (EMBEDDED, NO_DISPATCH) and not re.match(r"^(tcp|tls)://[^/]+:\d+$", self.scheduler):
+        if self.scheduler not in (EMBEDDED, NO_DISPATCH) and not _is_scheduler(self.scheduler):
             raise SettingsError(
-                f"DEUTERON_SCHEDULER: {self.scheduler!r} is not a scheduler",
+                f"DEUTERON_SCHEDULER: {without_secrets(self.scheduler)!r} is not a scheduler",
                 hint="embedded, none, or tcp://host:port of `dask scheduler`",
             )
         if self.upstream and (_NO_SERVICE.search(self.upstream) or not is_service_address(self.upstream)):
             raise SettingsError(
-                f"DEUTERON_UPSTREAM: {self.upstream!r} is not the address of a service", hint="https://tuner.example"
+                f"DEUTERON_UPSTREAM: {without_secrets(self.upstream)!r} is not the address of a service",
+                hint="https://tuner.example",
             )
         if self.public_url and not is_service_address(self.public_url):
             raise SettingsError(
-                f"DEUTERON_PUBLIC_URL: {self.public_url!r} is not the address of a service",
+                f"DEUTERON_PUBLIC_URL: {without_secrets(self.public_url)!r} is not the address of a service",
                 hint="http://tuner.example:8642",
             )
         for proxy in filter(None, map(str.strip, self.proxies.split(","))):
@@ -235,6 +239,8 @@ class Settings:
                 f"DEUTERON_RUNNER: {self.runner!r} is not module:function",
                 hint="deuteron.tuner:run_job",
             )
+        if _is_no_folder(self.lock_folder):
+            raise SettingsError(f"DEUTERON_LOCK_FOLDER: {self.lock_folder} is not a folder", hint="/tmp/deuteron-locks")
         self._check_ranges()
 
     def _check_ranges(self) -> None:
@@ -261,6 +267,24 @@ class Settings:
                     f"{item.metadata['variable']}: {value} is out of range",
                     hint=f"a number between {low:g} and {high:g}",
                 )
+
+
+def without_secrets(address: str) -> str:
+    """An address for people to read, also one that does not parse: name and password are left out."""
+    return _SECRETS.sub(lambda found: "***@" if found[0].endswith("@") else "***", address)
+
+
+def _is_no_folder(path: Path) -> bool:
+    """Whether something else is there."""
+    try:
+        return not stat.S_ISDIR(path.stat().st_mode)
+    except OSError:  # nothing, or nobody may look
+        return False
+
+
+def _is_scheduler(address: str) -> bool:
+    found = _SCHEDULER.match(address)
+    return found is not None and 0 < int(found[2]) < 1 << 16
 
 
 def _check_proxy(text: str) -> None:

@@ -39,6 +39,7 @@ def run_worker(
 
     Raises:
         SettingsError: the scheduler does not answer, or a device is not present.
+        DeuteronError: there is no such runner.
     """
     present = detected_devices()
     chosen = list(devices) if devices else present
@@ -48,6 +49,9 @@ def run_worker(
             f"device {missing[0]!r} is not present on this machine",
             hint=f"present: {', '.join(present)}",
         )
+    from .dispatch.run import load_runner  # lazy: it brings the tuner
+
+    load_runner(settings.runner)  # a wrong one would fail every job
     with interrupts_blocked():
         asyncio.run(_serve(scheduler, server_url, settings, chosen))
 

@@ -40,11 +40,11 @@ def _identity(device: str) -> str:
 
 
 def _open(path: Path) -> int:
-    if not path.parent.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Like /tmp: every user of the host makes locks here, nobody takes those of others away.
-        with suppress(PermissionError):
-            path.parent.chmod(0o1777)
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.parent.mkdir()
+        # Like /tmp: every user of the host makes locks here, nobody takes those of others away. Only of a new folder.
+        path.parent.chmod(0o1777)
     try:
         # Not O_CREAT at once: Linux refuses that for files of other users in such a folder.
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)

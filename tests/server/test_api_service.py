@@ -19,8 +19,10 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from deuteron import migrations
-from deuteron.server import ServiceStore, Settings, SettingsError
+from deuteron.compiler.errors import DeuteronError
+from deuteron.server import ServiceStore, Settings, SettingsError, serve
 from deuteron.server.listen import bind, require_tokens_exist
+from deuteron.server.metrics import Metrics
 from deuteron.server.strict_json import read_json
 
 OpenClient = Callable[..., TestClient]
@@ -66,6 +68,16 @@ def test_answers_do_not_wait_for_acknowledgements(tmp_path: Path) -> None:
     """asyncio sets TCP_NODELAY on accepted sockets only if the listening one names its protocol."""
     with bind(Settings(home=tmp_path, port=0)) as listener:
         assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_a_service_that_could_not_measure_or_sign_does_not_say_that_it_listens(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    for changed in ({"runner": "nosuch:fn", "scheduler": "embedded"}, {"signing_key": "/nowhere/key.pem"}):
+        with pytest.raises(DeuteronError, match=r"nosuch|key\.pem"):
+            serve(replace(settings, port=0, **changed))
+    assert "listening" not in caplog.text
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
@@ -346,6 +358,17 @@ def test_metrics(client: TestClient) -> None:
     names = [line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[:1] != "#"]
     assert len(text.splitlines()) == len(set(text.splitlines()))
     assert all(name.startswith("deuteron_") for name in names)
+
+
+def test_metrics_have_all_their_digits() -> None:
+    metrics = Metrics()
+    metrics.count("trials", 5_000_000)
+    metrics.count("trials", 4)
+    metrics.observe("/x", 0.1234567890123)
+    lines = metrics.render([("last_training_timestamp_seconds", {}, 1795817432.123456)]).splitlines()
+    assert "deuteron_trials_total 5000004" in lines
+    assert "deuteron_last_training_timestamp_seconds 1795817432.123456" in lines
+    assert 'deuteron_request_seconds_sum{route="/x"} 0.1234567890123' in lines
 
 
 def test_openapi_describes_every_address(client: TestClient) -> None:

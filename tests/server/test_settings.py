@@ -80,6 +80,8 @@ def test_sizes_are_written_as_those_of_the_compiler() -> None:
         ("DEUTERON_AUTH", "maybe", "not a mode"),
         ("DEUTERON_DATABASE_URL", "mysql://x", "not a database address"),
         ("DEUTERON_SCHEDULER", "localhost", "not a scheduler"),
+        ("DEUTERON_SCHEDULER", "tcp://h:99999", "not a scheduler"),
+        ("DEUTERON_LOCK_FOLDER", __file__, "is not a folder"),
         ("DEUTERON_LEASE_SECONDS", "soon", "not a number of seconds"),
         ("DEUTERON_LEASE_SECONDS", "0", "out of range"),
         ("DEUTERON_LEARN_SECONDS", "-1", "out of range"),
@@ -112,6 +114,31 @@ def test_an_address_of_ipv6_has_brackets_once(host: str) -> None:
 def test_addresses_of_databases_that_do_not_parse(url: str) -> None:
     with pytest.raises(SettingsError, match="does not parse"):
         parse_url(url)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("DEUTERON_DATABASE_URL", "postgre://u:SECRET@h/x"),
+        ("DEUTERON_DATABASE_URL", "mysql://h/x?user=u&password=SECRET&x=1"),
+        ("DEUTERON_UPSTREAM", "http://u:SECRET@tuner"),
+        ("DEUTERON_UPSTREAM", "http://u:SEC/SECRET@more@tuner"),
+        ("DEUTERON_PUBLIC_URL", "http//u:x://u:SECRET@tuner"),
+        ("DEUTERON_SCHEDULER", "tcp://u:SECRET@h"),
+    ],
+)
+def test_passwords_are_not_in_what_is_said_of_an_address(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_environment({variable: value})
+    assert "SECRET" not in str(caught.value) and "***" in str(caught.value)
+
+
+def test_the_common_name_of_postgresql_is_one() -> None:
+    settings = Settings.from_environment({"DEUTERON_DATABASE_URL": "postgres://u:SECRET@h/x"})
+    assert parse_url(settings.database_url).drivername == "postgresql+psycopg" and not settings.is_sqlite
+    with pytest.raises(SettingsError) as caught:
+        parse_url("postgres://u:SECRET@h:abc/x")
+    assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
