@@ -41,7 +41,7 @@ settings.load_profile(os.environ.get("DEUTERON_TEST_PROFILE", "ci"))
 
 
 def pytest_collection_finish() -> None:
-    """Twelve thousand tests are a heap that every full collection would walk again: an eighth of the processor time."""
+    """So many tests are a heap that every full collection would walk again: an eighth of the processor time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

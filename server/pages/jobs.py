@@ -222,23 +222,21 @@ def _starts(finished: list[str]) -> Markup | None:
     return tag("ul", lines, class_="muted") if lines else None
 
 
-def result_table(configs: Sequence[StoredConfig | ConfigEntry], *, with_device: bool = False) -> Markup:
+def result_table(configs: Sequence[StoredConfig | ConfigEntry]) -> Markup:
     """Records as rows: shape, times, speed-up with its interval, verdict, configuration."""
     if not configs:
         return empty("Nothing yet: a shape appears here when its search is finished.")
-    device = ["Device"] if with_device else []
     return table(
-        [*device, "Shape", "Dtype", "Default", "Best", "Speed-up", "Verdict", "Configuration"],
-        [_result_row(config, with_device=with_device) for config in configs],
+        ["Shape", "Dtype", "Default", "Best", "Speed-up", "Verdict", "Configuration"],
+        [_result_row(config) for config in configs],
         caption="Best configuration per shape",
     )
 
 
-def _result_row(config: StoredConfig | ConfigEntry, *, with_device: bool) -> Markup:
+def _result_row(config: StoredConfig | ConfigEntry) -> Markup:
     record = json.loads(config.body)
     return tag(
         "tr",
-        tag("td", record["device"]["name"]) if with_device else None,
         tag("td", tag("a", tag("code", settings_text(record["shape"])), href=f"/configs/{record['id']}")),
         tag("td", config.dtype),
         tag("td", optional_time(record["default_time_ns"]["median"]), class_="number"),
