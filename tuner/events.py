@@ -98,9 +98,9 @@ TuneEvent: TypeAlias = (
 )
 
 
-def event_from_json(value: object, where: str = "event") -> TuneEvent:
+def event_from_json(value: object) -> TuneEvent:
     """Any event out of parsed JSON, by its ``kind``; raises :class:`~.errors.SchemaError`."""
-    return convert(value, _ANY, where)
+    return convert(value, _ANY, "event")
 
 
 def decode_event(text: str | bytes, where: str = "event") -> TuneEvent:

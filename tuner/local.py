@@ -49,7 +49,6 @@ def tune_locally(
     *,
     emit: Callable[[TuneEvent], None],
     folder: Path | None = None,
-    cancelled: Callable[[], bool] = lambda: False,
     evaluator: EvaluatorFactory | None = None,
     known: Iterable[SearchLog] = (),
 ) -> LocalResult:
@@ -79,7 +78,6 @@ def tune_locally(
                 spec,
                 emit=record_and_emit,
                 finished=journal.trials,
-                cancelled=cancelled,
                 workdir=folder,
                 evaluator=evaluator,
                 known=lambda place: logs,

@@ -29,7 +29,6 @@ FNUZ = frozenset(_FORMATS)
 NAN = 0x80
 #: The bits of 1.75 in f16, the largest number that is written as float8e4b15.
 _LARGEST_E4B15 = 0x3F00
-_F16_INFINITY = 0x7C00
 _F32_INFINITY = 0x7F800000
 
 

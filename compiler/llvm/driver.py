@@ -65,8 +65,6 @@ def compile_text(
     emit: Literal["object", "assembly"],
     *,
     speed: int = 2,
-    vectorize_loops: bool = False,
-    vectorize_slp: bool = False,
     brief: bool = False,
 ) -> bytes:
     """Optimise a module at ``speed`` (0-3) with the machine attached, and generate code.
@@ -84,8 +82,8 @@ def compile_text(
         module.triple = machine.triple
         module.data_layout = str(target.target_data)
         options = llvm.create_pipeline_tuning_options(speed_level=speed)
-        options.loop_vectorization = vectorize_loops
-        options.slp_vectorization = vectorize_slp
+        options.loop_vectorization = False
+        options.slp_vectorization = False
         options.loop_unrolling = True
         builder = llvm.create_pass_builder(target, options)
         passes = _brief_passes() if brief else builder.getModulePassManager()

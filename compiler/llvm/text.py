@@ -74,11 +74,11 @@ class ModuleText:
         self.tail: list[str] = []
         self._strings: dict[bytes, str] = {}
 
-    def declare(self, name: str, returns: str, parameters: Sequence[str], after: str = "") -> None:
+    def declare(self, name: str, returns: str, parameters: Sequence[str]) -> None:
         """Declare function ``name`` unless that was done before."""
         if name not in self.declarations:
             arguments = ", ".join(parameters)
-            self.declarations[name] = f"declare {returns} @{name}({arguments}){after}"
+            self.declarations[name] = f"declare {returns} @{name}({arguments})"
 
     def struct(self, members: Sequence[str]) -> str:
         """The type of what has several parts; a long one has a name, as it is written once for each of its parts."""

@@ -82,9 +82,9 @@ def constant(type: str, value: int | float | bool) -> Typed:
     return Typed(type, "zeroinitializer" if text in ("0", "null") else f"splat ({element} {text})")
 
 
-def lane_numbers(lanes: int, element: str, stride: int = 1, start: int = 0) -> Typed:
-    """The constant vector start, start + stride, ..."""
-    inside = ", ".join(f"{element} {start + i * stride}" for i in range(lanes))
+def lane_numbers(lanes: int, element: str, stride: int = 1) -> Typed:
+    """The constant vector 0, stride, 2 * stride, ..."""
+    inside = ", ".join(f"{element} {i * stride}" for i in range(lanes))
     return Typed(vector_type(element, lanes), f"<{inside}>")
 
 

@@ -67,8 +67,7 @@ def thread_cell() -> ctypes.c_uint32:
 class NativeCallbacks:
     """Addresses of the compiled callbacks, and what they have collected."""
 
-    def __init__(self, buffer_bytes: int, engine: Any) -> None:  # llvmlite has no types
-        self.buffer_bytes = buffer_bytes
+    def __init__(self, engine: Any) -> None:  # llvmlite has no types
         self._engine = engine  # owns the machine code
         self.requested: int = engine.get_function_address("deuteron_requested")
         self.completed: int = engine.get_function_address("deuteron_completed")
@@ -165,4 +164,4 @@ def native_callbacks(buffer_bytes: int) -> NativeCallbacks:
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    return NativeCallbacks(buffer_bytes, engine)
+    return NativeCallbacks(engine)

@@ -132,7 +132,7 @@ def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Arg
         program.name, device.target, "", program.num_warps, 1, 1, program.recipe, shared_bytes=program.shared_bytes
     )
     signature = {q.name: parse_argument_type(str(q.value.type.elem)) for q in function.parameters}
-    ptx = nvptx.emit_ptx(program, target, schedule)
+    ptx = nvptx.emit_ptx(program, target)
     code = nvptx.assemble(ptx, target, schedule).image
     kernel = CompiledKernel(metadata, signature, {"cubin": code}, None)
     held = [device.array(a) if isinstance(a, np.ndarray) else a for a in arguments]

@@ -188,10 +188,10 @@ class ChildProcess:
         self.kill()
 
 
-def _tail(log: IO[bytes], limit: int = _LOG_BYTES) -> str:
+def _tail(log: IO[bytes]) -> str:
     """The first line of a fatal error if there is one in the last part of a log, else its last line."""
     size = log.seek(0, os.SEEK_END)
-    log.seek(max(0, size - limit))
+    log.seek(max(0, size - _LOG_BYTES))
     lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
     lines = [line for line in lines if line]
     fatal = [line for line in lines if line.startswith(("Fatal Python error", "LLVM ERROR"))]

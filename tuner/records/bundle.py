@@ -118,8 +118,6 @@ def write_bundle(
     records: Iterable[ConfigRecord],
     *,
     service: str = "local",
-    kernel_hash: str | None = None,
-    device_key: str | None = None,
     predictors: Iterable[Predictor] = (),
     sign_with: SigningKey | None = None,
 ) -> Manifest:
@@ -135,7 +133,7 @@ def write_bundle(
             count, digest = _write_body(body, records)
             added = _write_predictors(body, digest, predictors)
             schema = WITH_PREDICTORS if added else SCHEMA
-            manifest = Manifest(count, digest.hexdigest(), utc_now(), service, kernel_hash, device_key, schema, added)
+            manifest = Manifest(count, digest.hexdigest(), utc_now(), service, schema=schema, predictors=added)
             manifest = _signed(manifest, sign_with)
             _publish(path, manifest, body)
     except OSError as error:

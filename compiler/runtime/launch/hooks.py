@@ -163,12 +163,6 @@ def add_variant_listener(listener: VariantListener) -> None:
             installed.listeners = (*installed.listeners, listener)
 
 
-def remove_variant_listener(listener: VariantListener) -> None:
-    """Stop calling ``listener``; removing an absent one changes nothing."""
-    with _lock:
-        installed.listeners = tuple(known for known in installed.listeners if known is not listener)
-
-
 def launch_with_hooks(event: LaunchEvent, launch: Callable[[], None]) -> None:
     """Run ``launch`` between the hooks' ``enter`` and ``exit``."""
     hooks = installed.hooks

@@ -23,7 +23,7 @@ def lined_ptx(variant: Variant, gpu: GpuFunction) -> str:
     from ...targets import nvptx  # lazy: loads LLVM
 
     program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule, SourceLines.of(variant.source))
-    return nvptx.emit_ptx(program, variant.target, variant.schedule)
+    return nvptx.emit_ptx(program, variant.target)
 
 
 def lined_cubin(variant: Variant) -> bytes:

@@ -296,7 +296,7 @@ def _build_cuda(
     if stop_after == "llvm":
         return
     with work.timed("ptx"):
-        ptx = nvptx.emit_ptx(program, variant.target, variant.schedule)
+        ptx = nvptx.emit_ptx(program, variant.target)
     work.artifacts["ptx"] = ptx
     if stop_after == "ptx":
         return

@@ -128,9 +128,9 @@ class CpuLowering:
         """The register of a rank-0 value."""
         return self.scalars[value]
 
-    def set_scalar(self, value: Value, made: Typed, divisor: int = 1) -> None:
-        """Make ``made`` the register of a rank-0 value; ``divisor`` is a number that divides it."""
-        self.scalars[value] = Uniform(made, 0, None, divisor)
+    def set_scalar(self, value: Value, made: Typed) -> None:
+        """Make ``made`` the register of a rank-0 value."""
+        self.scalars[value] = Uniform(made, 0, None, 1)
 
     # Loops over tiles ------------------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ def machine_for(target: Target) -> Machine:
     return Machine(TRIPLE, f"sm_{target.arch}", f"+ptx{_PTX_VERSION[target.arch]}")
 
 
-def emit_ptx(program: PtxProgram, target: Target, schedule: Schedule) -> str:
+def emit_ptx(program: PtxProgram, target: Target) -> str:
     """Optimise ``program`` and print it as PTX.
 
     The machine is attached while optimising: without it LLVM would run passes that break convergent code.

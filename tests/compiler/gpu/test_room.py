@@ -41,7 +41,7 @@ def test_such_a_result_is_not_spilled(to_gpu, target) -> None:
     machine, schedule = Target.parse(target), Schedule(num_warps=4)
     made = to_gpu(PRODUCT, SIGNATURE, {"M": 128, "N": 256, "BK": 32}, 4, target)
     program = lower_to_llvm(made, machine, schedule)
-    assert assemble(emit_ptx(program, machine, schedule), machine, schedule).spill_bytes == 0
+    assert assemble(emit_ptx(program, machine), machine, schedule).spill_bytes == 0
 
 
 TWO_PRODUCTS = """

@@ -220,7 +220,7 @@ def check_ptx() -> Callable[..., str]:
 
     def check(sample: Sample, target: str = "cuda:90a") -> str:
         parsed = Target.parse(target)
-        ptx = emit_ptx(sample.program(target), parsed, sample.schedule)
+        ptx = emit_ptx(sample.program(target), parsed)
         assert assemble(ptx, parsed, sample.schedule).spill_bytes == 0
         return ptx
 

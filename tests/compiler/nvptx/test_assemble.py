@@ -24,7 +24,7 @@ ARCHITECTURES = ("80", "86", "89", "90a", "100a", "120")
 def test_standard_kernels_assemble_without_spills(standard_kernel, arch) -> None:
     _, sample = standard_kernel
     target = Target.parse(f"cuda:{arch}")
-    ptx = emit_ptx(sample.program(str(target)), target, sample.schedule)
+    ptx = emit_ptx(sample.program(str(target)), target)
     cubin = assemble(ptx, target, sample.schedule)
     assert cubin.image[:4] == b"\x7fELF"
     assert cubin.spill_bytes == 0, cubin.log
@@ -38,7 +38,7 @@ def ptx_of(standard_kernels):
     def emit(name: str, target: str = "cuda:90a") -> str:
         sample = standard_kernels[name]
         parsed = Target.parse(target)
-        return emit_ptx(sample.program(target), parsed, sample.schedule)
+        return emit_ptx(sample.program(target), parsed)
 
     return emit
 
@@ -97,7 +97,7 @@ def product_ptx(from_text, shape: tuple[int, int], warps: int = 4, maxnreg: int 
     """PTX of a product of depth 64, and how many columns its instructions for warp groups have."""
     types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
     sample = from_text(PRODUCT, types, dict(zip("MN", shape, strict=True)), warps, maxnreg=maxnreg)
-    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     return ptx, set(re.findall(r"wgmma\.mma_async\S+\.m64n(\d+)k16", ptx))
 
 
@@ -165,7 +165,7 @@ def k(x_ptr, y_ptr, n, N: tl.constexpr):
     tl.store(y_ptr + offs, total.to(tl.bfloat16))
 """
     sample = from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*bf16:16", "n": "i32"}, {"N": 1024})
-    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     assert len(re.findall(r"cvt\.rn\.bf16x2\.f32", ptx)) == 4  # of 8 sums a thread
     assert "cvt.rn.bf16.f32" not in ptx
 
@@ -191,7 +191,7 @@ def test_floats_of_8_bits_are_rounded_in_pairs(from_text, value: str, stored: st
     """Unless the bits are taken for something else."""
     types = {"x_ptr": "*fp32:16", "y_ptr": f"*{stored}:16"}
     sample = from_text(EIGHT_BITS.format(value=value), types, {"N": 2048})
-    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     made = re.findall(r"cvt\.rn\.satfinite\.(\S+)\.f32 %rs\d+, (%r\d+), (%r\d+);", ptx)
     assert {name for name, *_ in made} == {instruction}
     assert len(made) == (16 if "bitcast" in value else 8), "of 16 elements a thread"
@@ -203,7 +203,7 @@ def test_pairs_of_8_bits_are_stored_in_the_order_of_what_they_were(from_text, st
     name = {"fp8e4nv": "float8e4nv", "fp8e5": "float8e5"}[stored]
     types = {"x_ptr": "*fp32:16", "y_ptr": f"*{stored}:16"}
     sample = from_text(EIGHT_BITS.format(value=f"x.to(tl.{name})"), types, {"N": 2048})
-    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     loaded = re.findall(r"%r\d+", "".join(re.findall(r"ld\.global\.v4\.b32 \t\{([^}]*)\}", ptx)))
     pairs = {made: (low, high) for made, high, low in re.findall(r"cvt\.rn\S+ (%rs\d+), (%r\d+), (%r\d+);", ptx)}
     words = {made: pairs[low] + pairs[high] for made, low, high in re.findall(r"(%r\d+), \{(%rs\d+), (%rs\d+)\}", ptx)}
@@ -229,7 +229,7 @@ def chain(q_ptr, k_ptr, v_ptr, out_ptr, N, M: tl.constexpr, B: tl.constexpr, H: 
 """
     types = {**dict.fromkeys(("q_ptr", "k_ptr", "v_ptr"), "*fp8e5:16"), "out_ptr": "*fp32:16", "N": "i32:16"}
     sample = from_text(text, types, {"M": rows, "B": 64, "H": 64})
-    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     assert len(re.findall(r"ex2\.approx", ptx)) == rounded
     assert len(re.findall(r"cvt\.rn\.satfinite\.e5m2x2\.f32", ptx)) == rounded // 2
 
@@ -255,7 +255,7 @@ def k(x_ptr, y_ptr, n, N: tl.constexpr, WRITE: tl.constexpr):
 )
 def test_short_loops_that_wait_for_memory_have_several_loads_on_their_way(from_text, size, write, rounds) -> None:
     sample = from_text(LOOP, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "n": "i32"}, {"N": size, "WRITE": write})
-    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     blocks = re.split(r"^\$L\w+:", ptx, flags=re.MULTILINE)
     loads = max(len(re.findall(r"ld\.global", block)) for block in blocks)
     assert loads == rounds * max(1, size // 128 // 4)
@@ -266,7 +266,7 @@ def test_register_cap_and_threads_are_in_the_ptx(standard_kernels) -> None:
     sample, target = standard_kernels["vector_add"], Target.parse("cuda:90a")
     schedule = Schedule(num_warps=8, maxnreg=64)
     function = lower_to_gpu(sample.tile(), target, schedule)
-    ptx = emit_ptx(lower_to_llvm(function, target, schedule), target, schedule)
+    ptx = emit_ptx(lower_to_llvm(function, target, schedule), target)
     assert ".reqntid 256" in ptx
     assert ".maxnreg 64" in ptx
 
@@ -282,7 +282,7 @@ def k(x_ptr, N: tl.constexpr):
     found = {}
     for fused in (True, False):
         sample = from_text(text, {"x_ptr": "*fp32:16"}, {"N": 128}, enable_fp_fusion=fused)
-        found[fused] = emit_ptx(sample.program(), target, sample.schedule)
+        found[fused] = emit_ptx(sample.program(), target)
     assert "fma.rn.f32" in found[True]
     assert "fma.rn.f32" not in found[False] and "mul.rn.f32" in found[False]
 
@@ -296,7 +296,7 @@ def k(x_ptr, y_ptr, N: tl.constexpr):
     tl.store(x_ptr + offs, tl.extra.libdevice.round(x))
 """
     sample = from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}, {"N": 128})
-    made = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    made = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     rounded = re.search(r"cvt\.rzi\.f32\.f32 \t(%\w+), (%\w+);", made)
     assert f", {rounded[2]}, {rounded[1]};" in made[made.index("sub.rn.f32") :]
 
@@ -359,7 +359,7 @@ def without_ptxas(monkeypatch) -> None:
 def test_nvjitlink_stands_in_for_ptxas(standard_kernels, without_ptxas) -> None:
     pytest.importorskip("nvidia.cu13", reason="needs the extra cuda: pip install nvidia-nvjitlink")
     sample, target = standard_kernels["softmax"], Target.parse("cuda:90a")
-    ptx = emit_ptx(sample.program(), target, sample.schedule)
+    ptx = emit_ptx(sample.program(), target)
     cubin = assemble(ptx, target, sample.schedule)
     assert cubin.image[:4] == b"\x7fELF"
     assert cubin.spill_bytes == 0 and 16 <= cubin.registers <= 64

@@ -155,7 +155,7 @@ def ptx_of(from_text: Callable[..., Any], target: str, **schedule: object) -> tu
     pointers = dict.fromkeys(("x", "y", "out"), "*fp32:16")
     sample = from_text(SUM, pointers, {"BLOCK": 128}, 4, **schedule)
     program = sample.program(target)
-    return program, emit_ptx(program, Target.parse(target), sample.schedule)
+    return program, emit_ptx(program, Target.parse(target))
 
 
 @pytest.mark.parametrize("target", ["cuda:90", "cuda:90a", "cuda:100a", "cuda:120"])

@@ -90,6 +90,6 @@ def test_every_elementwise_operation_assembles(name, arch) -> None:
     if not name.startswith("f8"):
         makers += _arithmetic(scalar)
     function = lower_to_gpu(_function(scalar, iter(makers)), target, schedule)
-    ptx = emit_ptx(lower_to_llvm(function, target, schedule), target, schedule)
+    ptx = emit_ptx(lower_to_llvm(function, target, schedule), target)
     assert ".extern" not in ptx, "a function that nobody defines"
     assemble(ptx, target, schedule)

@@ -271,7 +271,7 @@ def _launch_function(function, arguments, device):
 
     target, schedule = Target.parse(device.target), Schedule()
     program = lower_to_llvm(lower_to_gpu(function, target, schedule), target, schedule)
-    ptx = emit_ptx(program, target, schedule).encode()
+    ptx = emit_ptx(program, target).encode()
     held = [device.array(np.atleast_1d(a)) if isinstance(a, np.ndarray) else a for a in arguments]
     values = [np.array(h, np.int32) if isinstance(h, int) else np.array(_address(h), np.uint64) for h in held]
     error, module = driver.cuModuleLoadData(ptx)

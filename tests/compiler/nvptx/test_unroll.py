@@ -125,7 +125,7 @@ def test_nested_loops_whose_rows_overlap(from_text, simulated, rng, row) -> None
 
 def test_nested_loops_have_neither_branches_nor_barriers_of_the_block(from_text) -> None:
     sample = from_text(NESTED, {"in_ptr": "*i32:16", "out_ptr": "*i32:16", "row": "i32"}, {})
-    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     assert not re.search(r"\bbra\b|barrier\.cta|bar\.sync\s+0", ptx)
     assert len(re.findall(r"st\.global", ptx)) == 24
 
@@ -134,6 +134,6 @@ def test_nested_loops_have_neither_branches_nor_barriers_of_the_block(from_text)
 def test_four_loads_are_on_their_way_whatever_the_step(from_text, step) -> None:
     signature = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "first": "i32", "end": "i32"}
     sample = from_text(SUM, signature, {"STEP": step, "N": 128})
-    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"), sample.schedule)
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     blocks = re.split(r"^\$L\w+:|\bbra\b", ptx, flags=re.MULTILINE)
     assert max(len(re.findall(r"ld\.global", block)) for block in blocks) == 12
