@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ctypes import byref, c_void_p
 from dataclasses import dataclass
 
+from deuteron.compiler.counting import counted
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 from deuteron.compiler.runtime.variant.lined import lined_cubin
 
@@ -51,7 +52,7 @@ class KernelSamples:
 
     def __str__(self) -> str:
         total = self.count or 1
-        text = [f"{self.kernel}: {self.count} samples of {self.launches} launches"]
+        text = [f"{self.kernel}: {counted(self.count, 'sample')} of {counted(self.launches, 'launch')}"]
         for line in self.lines:
             place = f"{line.line.file.rpartition('/')[2]}:{line.line.line}" if line.line else "<no line>"
             waits = {name: n for name, n in line.reasons.items() if name not in _NO_STALLS}

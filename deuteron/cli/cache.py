@@ -12,6 +12,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from deuteron.compiler.counting import counted
 from deuteron.compiler.whole_file import whole_file
 
 from .errors import CommandError
@@ -63,7 +64,7 @@ def show(bundle: BundleFile, allow_unsigned: AllowUnsigned = False) -> None:
     """
     found, admission = read_signed(bundle, allow_unsigned=allow_unsigned)
     manifest = found.manifest
-    tell(f"{bundle}: {manifest.count} configurations from {manifest.service}, {manifest.created_at}")
+    tell(f"{bundle}: {counted(manifest.count, 'configuration')} from {manifest.service}, {manifest.created_at}")
     tell(admission.reason)
     print_records(found.records())
     print_predictors(found.predictors())

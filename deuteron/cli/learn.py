@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deuteron.compiler.counting import counted
+
 from .errors import CommandError
 from .job_options import KernelOptions, Sources, Workload, read_workload
 from .output import print_predictors, say, tell
@@ -66,7 +68,7 @@ def learn(
                 f"{predictor.dtype} on {predictor.device.key}: predicting was no better than the nearest shape or the "
                 "default: lookups will not use it"
             )
-    tell(f"{output}: {len(predictors)} predictors and {len(records)} configurations")
+    tell(f"{output}: {counted(len(predictors), 'predictor')} and {counted(len(records), 'configuration')}")
 
 
 def _silent(line: str) -> None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deuteron.compiler.counting import counted
+
 from .errors import CommandError
 from .output import say
 from .script import run_script
@@ -59,5 +61,5 @@ def _show(report: Report) -> None:
     for finding in report.findings:
         print(f"{finding}\n")
     number = len(report.findings)
-    what = "no findings" if not number else "1 finding" if number == 1 else f"{number} findings"
-    say(f"{what} in {report.launches} launches ({report.programs} programs)")
+    what = counted(number, "finding") if number else "no findings"
+    say(f"{what} in {counted(report.launches, 'launch')} ({counted(report.programs, 'program')})")

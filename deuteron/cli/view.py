@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deuteron.compiler.counting import counted
 from deuteron.compiler.whole_file import whole_file
 
 from .errors import CommandError
@@ -91,7 +92,7 @@ def _nothing(script: Path, record: AccessRecord, kernel: str | None) -> str:
         return f"{script} launched no kernel called {kernel}"
     if not record.launches:
         return f"{script} has no launch of that number"
-    return f"nothing was recorded of {len(record.launches)} launches"
+    return f"nothing was recorded of {counted(len(record.launches), 'launch')}"
 
 
 def _hint(record: AccessRecord) -> str | None:
@@ -110,6 +111,8 @@ def _say_what(record: AccessRecord) -> None:
         for found in first_outside(made):
             operation = made.operations[int(str(found["operation"]))]
             where = f"{made.kernel}, launch {made.number}"
-            say(f"out of bounds: {where}: {found['count']} elements of a {operation.kind} at {operation.location}")
+            elements = counted(int(str(found["count"])), "element")
+            say(f"out of bounds: {where}: {elements} of a {operation.kind} at {operation.location}")
     count = sum(len(made.accesses) for made in record.launches)
-    say(f"recorded {count} accesses with {record.elements} elements in {len(record.launches)} launches")
+    launches = counted(len(record.launches), "launch")
+    say(f"recorded {counted(count, 'access')} with {counted(record.elements, 'element')} in {launches}")

@@ -25,7 +25,7 @@ from deuteron.tuner.records.reach import Reach
 def test_show_lists_the_records(run, bundle: Path):
     ran = run("cache", "show", bundle)
     assert ran.code == 0
-    assert "1 configurations from local" in ran.out
+    assert "1 configuration from local" in ran.out
     assert "vector_add_kernel on cpu/" in ran.out
     assert "n=65536" in ran.out
 

@@ -17,7 +17,7 @@ def test_a_clean_script(run, script: Path) -> None:
     ran = run("sanitize", script, "32", "--size", "-x")
     assert ran.code == 0
     assert ran.out == "arguments 32 --size -x __main__\n"
-    assert ran.err == "no findings in 1 launches (2 programs)\n"
+    assert ran.err == "no findings in 1 launch (2 programs)\n"
 
 
 def test_findings_are_shown_with_their_place(run, script: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 IMPORT_EVERYTHING = """
 import importlib, pkgutil, sys
 import deuteron
@@ -31,6 +32,21 @@ def test_only_the_package_is_in_it(wheel: Path):
     rooms = {name.split("/")[1] for name in names if name.startswith("deuteron/") and name.count("/") > 1}
     assert rooms == {"cli", "compat", "compiler", "language", "migrations", "profiler", "server", "tools", "tuner"}
     assert not [name for name in names if Path(name).stem in ("simulator", "minimax", "peers")]
+
+
+@pytest.mark.slow
+def test_every_file_that_is_no_module_is_in_it(wheel: Path):
+    rooms = ("compiler", "profiler", "tuner", "server", "migrations", "deuteron")
+    kept = {
+        path.relative_to(ROOT).as_posix()
+        for room in rooms
+        for path in (ROOT / room).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    assert len(kept) > 20
+    names = {name.removeprefix("deuteron/") for name in zipfile.ZipFile(wheel).namelist()}
+    missing = {path for path in kept if path.removeprefix("deuteron/") not in names}
+    assert not missing, "name them in package-data (pyproject.toml)"
 
 
 @pytest.mark.slow
