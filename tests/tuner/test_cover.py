@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -187,12 +188,15 @@ def test_tables_of_logs() -> None:
 
 def test_losses_have_the_range_that_intervals_leave() -> None:
     """By hand: 95 to 104 over 100 to 90, and what has no interval."""
-    ends = {1: (90.0, 100.0), 2: (95.0, 104.0), 4: None}
-    known = tuple(KnownConfig({"B": size}, time, ends[size]) for size, time in ((1, 95.0), (2, 99.0), (4, 110.0)))
+    ends = {1: (90.0, 100.0), 2: (95.0, 104.0), 4: None, 8: (1.0, 1.7e308)}
+    times = {1: 95.0, 2: 99.0, 4: 110.0, 8: 120.0}
+    known = tuple(KnownConfig({"B": size}, time, ends[size]) for size, time in times.items())
     table = table_of_logs([SearchLog("k", "hash", "cpu/x", {"M": 1}, "f32", known)])
     assert table.loss_range(0, 0) == (0.0, 0.0)
     assert table.loss_range(0, 1) == (0.0, pytest.approx(104 / 90 - 1))
     assert table.loss_range(0, 2) is None
+    tiny = replace(table, ranges=({0: (1e-300, 100.0), 3: (1.0, 1.7e308)},))
+    assert tiny.loss_range(0, 3) is None  # JSON has no infinity
     found = cover_within(table, 0.03)
     assert json.loads(cover_json("k", found, dispatch_tree(found)))["shapes"][0]["loss_range"] == [0.0, 0.0]
 

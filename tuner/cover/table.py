@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -51,14 +52,16 @@ class TimeTable:
         return self.losses[shape].get(config)
 
     def loss_range(self, shape: int, config: int) -> Range | None:
-        """What :meth:`loss` may be by the ends of the intervals of both times; None where either is not known."""
+        """What :meth:`loss` may be by the ends of the intervals of both times; None where either is not known, or says
+        nothing."""
         best, known = self.best(shape), self.ranges[shape] if self.ranges else {}
         if config == best:
             return 0.0, 0.0
         if config not in known or best not in known:
             return None
         (fastest, slowest), (low, high) = known[best], known[config]
-        return max(0.0, low / slowest - 1), high / fastest - 1
+        most = high / fastest - 1
+        return (max(0.0, low / slowest - 1), most) if most < math.inf else None
 
     @cached_property
     def losses(self) -> tuple[Mapping[int, float], ...]:
