@@ -74,7 +74,7 @@ def test_a_default_that_does_not_cover_the_rows_is_found_out(
 ) -> None:
     said = doubt(described(tmp_path, reduced, dtype, other), config(32), config(256, warps=8))
     assert said is not None and "BLOCK=256" in said and "BLOCK=32" in said and "ROWS" not in said
-    assert "at M=4, N=26, and something else at M=4, N=250" in said
+    assert "at M=4, N=26, and something else at M=4, N=122" in said
     said = doubt(described(tmp_path, reduced, dtype, other), config(32), config(128, rows=2))
     assert said is not None and "BLOCK=128, ROWS=2" in said
 
@@ -99,10 +99,16 @@ def test_what_the_interpreter_cannot_run_is_no_evidence(tmp_path: Path) -> None:
     assert doubt(problem, config(32), config(256)) is None  # legal at the small shape alone
 
 
-def test_as_large_a_shape_is_tried_as_can_be_interpreted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_large_shapes_are_tried_as_there_is_time_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next is four times as large, and not begun where it would be done too late; nor one of too many elements."""
+    problem = described(tmp_path)
+    said = doubt(problem, config(128), config(256))
+    assert said is not None and "something else at M=4, N=250" in said
+    monkeypatch.setattr(contradiction, "SECONDS", 0.0)
+    assert doubt(problem, config(128), config(256)) is None
+    monkeypatch.undo()
     monkeypatch.setattr(contradiction, "MOST_ELEMENTS", 600)
-    said = doubt(described(tmp_path), config(32), config(256))
-    assert said is not None and "something else at M=4, N=138" in said
+    assert doubt(problem, config(128), config(256)) is None
 
 
 def test_the_process_that_measures_says_so(tmp_path: Path) -> None:
