@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..ir.core import Block, Function, Op, Value
 from ..ir.types import Pointer
 from ..tile.blocks import BlockLoad, BlockStore
-from ..tile.control import Condition, For, If, While, Yield
+from ..tile.control import For, If, While, handed_on
 from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 
 READS = (Load, BlockLoad, AtomicRMW, AtomicCAS)
@@ -50,7 +50,7 @@ class Arrays:
                 self._join(op)
 
     def _join(self, branch: If) -> None:
-        for result, *ends in zip(branch.results, *map(_handed_on, branch.blocks), strict=True):
+        for result, *ends in zip(branch.results, *map(handed_on, branch.blocks), strict=True):
             then, otherwise = map(self._known.get, ends)
             if result.type.is_pointer:
                 self._known[result] = then if then is otherwise else None
@@ -71,12 +71,12 @@ class Arrays:
             leaving = entry
             if isinstance(loop, While):
                 self._trace(loop.before)
-                leaving = _handed_on(loop.before)
+                leaving = handed_on(loop.before)
                 self._pass(leaving, loop.body.args)
             self._trace(loop.body)
             self._pass(leaving, loop.results)
             settled = True
-            for value, following in zip(entry, _handed_on(loop.body), strict=True):
+            for value, following in zip(entry, handed_on(loop.body), strict=True):
                 array = self._known.get(value)
                 if array is not None and array is not self._known.get(following):
                     self._known[value], settled = None, False
@@ -85,8 +85,3 @@ class Arrays:
         for value, other in zip(given, taken, strict=True):
             if other.type.is_pointer:
                 self._known[other] = self._known.get(value)
-
-
-def _handed_on(block: Block) -> Sequence[Value]:
-    end = block.terminator
-    return end.values if isinstance(end, Yield | Condition) else ()

@@ -76,6 +76,12 @@ class Scalar(ScalarQuestions):
         """Size in memory; i1 is stored as one byte."""
         return max(1, self.bits // 8)
 
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the largest number of this integer type."""
+        half = 1 << (self.bits - 1)
+        return (-half, half - 1) if self.is_signed else (0, 2 * half - 1)
+
     def wrap(self, value: int) -> int:
         """``value`` modulo 2**bits, in the range of this integer type."""
         value &= (1 << self.bits) - 1

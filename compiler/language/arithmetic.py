@@ -180,7 +180,8 @@ def _is_narrower_float(type: Element, source: Scalar) -> bool:
 # Operators ----------------------------------------------------------------------------------------------------
 
 
-def _is_pointer(x: Operand) -> bool:
+def is_pointer(x: object) -> bool:
+    """Whether ``x`` is a tensor of pointers."""
     return isinstance(x, tensor) and isinstance(x.dtype, Pointer)
 
 
@@ -207,9 +208,9 @@ def add(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
     Integers wrap; kernels with ``debug`` assert that they do not, unless ``sanitize_overflow`` is False. Raises
     TypeMismatch where shapes do not broadcast, and for a pointer moved by floats.
     """
-    if _is_pointer(x):
+    if is_pointer(x):
         return _move_pointer(as_tensor(x), _offset(y))
-    if _is_pointer(y):
+    if is_pointer(y):
         return _move_pointer(as_tensor(y), _offset(x))
     a, b = meet(x, y)
     return overflow.checked(ew.Add(a.value, b.value), sanitize_overflow)
@@ -222,7 +223,7 @@ def sub(x: Operand, y: Operand, sanitize_overflow: bool = True) -> tensor:
     Integers wrap; kernels with ``debug`` assert that they do not, unless ``sanitize_overflow`` is False. Raises
     TypeMismatch where shapes do not broadcast, and for pointers on the right.
     """
-    if _is_pointer(x):
+    if is_pointer(x):
         return _move_pointer(as_tensor(x), emit(ew.Neg(_offset(y).value)))
     a, b = meet(x, y)
     return overflow.checked(ew.Sub(a.value, b.value), sanitize_overflow)
@@ -348,7 +349,7 @@ def compare(x: Operand, y: Operand, predicate: str) -> tensor:
     Numbers are compared in their common type, where a literal counts as a tensor of its own type: f16 and 1e-8 in f32.
     Pointers are compared by their addresses. With NaN only ne is true.
     """
-    if _is_pointer(x) or _is_pointer(y):
+    if is_pointer(x) or is_pointer(y):
         a, b = broadcast_all(_address(x), _address(y))
     else:
         a, b = meet(as_tensor(x), as_tensor(y))
@@ -395,7 +396,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
     not the result, to avoid a load. Raises TypeMismatch where shapes do not broadcast, and for two pointer types or a
     pointer and a number.
     """
-    if _is_pointer(x) or _is_pointer(y):
+    if is_pointer(x) or is_pointer(y):
         a, b = as_tensor(x), as_tensor(y)
         if a.dtype != b.dtype:
             raise TypeMismatch(f"where cannot mix {a.type} and {b.type}")

@@ -37,14 +37,8 @@ def _is_checked(elem: Element) -> bool:
 
 def _assert_fits(op: Arithmetic, elem: Scalar) -> None:
     exact = emit(type(op)(*(emit(ew.Cast(side, I64)).value for side in (op.lhs, op.rhs)))).value
-    low, high = _range(elem)
+    low, high = elem.range
     above = emit(ew.Compare(exact, emit(ew.Constant(low, exact.type)).value, "ge")).value
     below = emit(ew.Compare(exact, emit(ew.Constant(high, exact.type)).value, "le")).value
     message = f"int{elem.bits} overflow detected for operation {op.mnemonic}"
     current().builder.emit(Assert(emit(ew.And(above, below)).value, message))
-
-
-def _range(elem: Scalar) -> tuple[int, int]:
-    if elem.is_signed:
-        return -(1 << elem.bits - 1), (1 << elem.bits - 1) - 1
-    return 0, (1 << elem.bits) - 1

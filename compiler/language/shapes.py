@@ -9,7 +9,7 @@ from ..ir.types import I1, I32, Pointer, Tile
 from ..tile import elementwise as ew
 from ..tile import movement, program
 from ..tile import shape as sh
-from .arithmetic import as_tensor, broadcast_all, broadcast_to_shape, cast_to, constant
+from .arithmetic import as_tensor, broadcast_all, broadcast_to_shape, cast_to, constant, is_pointer
 from .builtin import builtin
 from .constexpr import unwrap
 from .promotion import scalar_type
@@ -315,8 +315,3 @@ def index(x: tensor, key: object) -> tensor:
     if axis > len(x.shape):
         raise TypeMismatch(f"too many indices for {x.type}")
     return x
-
-
-def is_pointer(x: object) -> bool:
-    """Whether ``x`` is a tensor of pointers."""
-    return isinstance(x, tensor) and isinstance(x.dtype, Pointer)

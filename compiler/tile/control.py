@@ -29,9 +29,14 @@ def _types(values: tuple[Value, ...] | list[Value]) -> tuple[Tile, ...]:
     return tuple(v.type for v in values)
 
 
-def _yielded(block: Block) -> tuple[Tile, ...]:
+def handed_on(block: Block) -> tuple[Value, ...]:
+    """What a block of a loop or branch gives to its next iteration, or as results; nothing where it ends otherwise."""
     end = block.terminator
-    return _types(end.values) if isinstance(end, Yield | Condition) else ()
+    return end.values if isinstance(end, Yield | Condition) else ()
+
+
+def _yielded(block: Block) -> tuple[Tile, ...]:
+    return _types(handed_on(block))
 
 
 class For(Op, mnemonic="for", effect=Effect.CONTROL):

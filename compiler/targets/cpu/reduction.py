@@ -73,7 +73,7 @@ def neutral_element(op: reduction.Reduce) -> Typed | None:
         return None
     low, high = -math.inf, math.inf
     if elem.is_integer:
-        low, high = _integer_range(elem)
+        low, high = elem.range
     silent = math.nan if elem.is_float else None  # min and max that skip NaN give back the other operand
     match first:
         case ops.Add():
@@ -91,12 +91,6 @@ def neutral_element(op: reduction.Reduce) -> Typed | None:
         case _:
             number = None
     return None if number is None else constant(llvm_element(elem), number)
-
-
-def _integer_range(elem: Scalar) -> tuple[int, int]:
-    if elem.is_signed:
-        return -(1 << (elem.bits - 1)), (1 << (elem.bits - 1)) - 1
-    return 0, (1 << elem.bits) - 1
 
 
 @statements(reduction.Reduce)

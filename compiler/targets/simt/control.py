@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import UnsupportedOp
-from ...ir.core import Block, Value
+from ...ir.core import Value
 from ...ir.types import F8E4M3, F8E5M2
-from ...tile.control import Condition, For, If, While, Yield
+from ...tile.control import Condition, For, If, While, Yield, handed_on
 from ...tile.elementwise import Constant
 from .lowering import RULES, Lowering, rule
 from .registers import Registers, canonical_of, register_type
@@ -99,11 +99,6 @@ def _words(state: Lowering, value: Value) -> dict[int, str]:
     return {run[0]: packed_words(state, value, run)[0] for run in runs}
 
 
-def _handed_on(block: Block) -> tuple[Value, ...]:
-    end = block.terminator
-    return end.values if isinstance(end, Yield | Condition) else ()
-
-
 @rule(For)
 def _for(state: Lowering, op: For) -> None:
     text = state.text
@@ -130,7 +125,7 @@ def _for(state: Lowering, op: For) -> None:
     text.do(f"br label %{latch}")
     state.begin(latch)
     text.do(f"{following} = add {index_type} {index}, {step}")
-    header.close(latch, _handed_on(op.body))
+    header.close(latch, handed_on(op.body))
     text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
 
     state.begin(after)
@@ -188,7 +183,7 @@ def _while(state: Lowering, op: While) -> None:
         state.values[argument] = state.values[value]
     state.lower_block(op.body)
     text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
-    header.close(state.block, _handed_on(op.body))
+    header.close(state.block, handed_on(op.body))
 
     state.begin(after)
     for result, value in zip(op.results, end.values, strict=True):
@@ -207,7 +202,7 @@ def _if(state: Lowering, op: If) -> None:
         text.do(f"br label %{after}")
         leaving.append(state.block)
     state.begin(after)
-    sides = [_handed_on(op.then), _handed_on(op.otherwise)]
+    sides = [handed_on(op.then), handed_on(op.otherwise)]
     phis = text.chunk()
     text.chunk()
     for i, result in enumerate(op.results):

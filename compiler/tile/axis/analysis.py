@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from ...ir.core import Block, Effect, Function, Op, Value
-from ..control import Condition, For, If, While, Yield
+from ...ir.core import Block, Effect, Function, Value
+from ..control import For, If, While, handed_on
 from .info import AxisInfo, power_of_two_in, unknown
 from .rules import RULES
 
@@ -112,5 +112,4 @@ def _fixpoint(
 
 
 def _yielded(block: Block, facts: AxisFacts) -> list[AxisInfo]:
-    end: Op | None = block.terminator
-    return [facts[v] for v in end.values] if isinstance(end, Yield | Condition) else []
+    return [facts[v] for v in handed_on(block)]

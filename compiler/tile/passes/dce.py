@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ...ir.core import Block, Effect, Function, Op, Value
-from ..control import Condition, For, If, While, Yield
+from ..control import Condition, For, If, While, Yield, handed_on
 from ..memory import Load
 
 T = TypeVar("T")
@@ -103,25 +103,20 @@ class _Liveness:
             if isinstance(owner, For | While):
                 self.carried(owner, value.index)
             elif isinstance(owner, If):
-                self.want(_ends(owner.then)[value.index], _ends(owner.otherwise)[value.index])
+                self.want(handed_on(owner.then)[value.index], handed_on(owner.otherwise)[value.index])
 
     def carried(self, loop: For | While, index: int) -> None:
-        self.want(loop.results[index], loop.inits[index], _ends(loop.body)[index])
+        self.want(loop.results[index], loop.inits[index], handed_on(loop.body)[index])
         if isinstance(loop, For):
             self.want(loop.body.args[index + 1])
         else:
-            self.want(_ends(loop.before)[index], loop.before.args[index], loop.body.args[index])
+            self.want(handed_on(loop.before)[index], loop.before.args[index], loop.body.args[index])
 
 
 def _acts(op: Op) -> bool:
     """Whether ``op`` does something although nobody reads its results. A loop may look at memory, by volatile loads,
     until another program has changed it, and hand out nothing."""
     return op.effect is Effect.WRITE or (isinstance(op, Load) and op.is_awaited)
-
-
-def _ends(block: Block) -> tuple[Value, ...]:
-    end = block.terminator
-    return end.values if isinstance(end, Yield | Condition) else ()
 
 
 def _sweep(block: Block, live: _Liveness) -> None:
