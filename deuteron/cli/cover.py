@@ -13,6 +13,7 @@ from .errors import CommandError
 from .exports.cover import cover_json, cover_python
 from .job_options import KernelOptions, Sources, read_workload
 from .output import console, format_config, make_table, say, tell
+from .settings import token_for
 from .signatures import AllowUnsigned, bundle_reader
 
 if TYPE_CHECKING:
@@ -108,21 +109,12 @@ def _logs(sources: Sequence[str], name: str, allow_unsigned: bool) -> list[Searc
     if not sources:
         raise CommandError("nothing says where times are", hint="--from FOLDER, a journal, a bundle or a service")
     read = partial(read_logs, kernel_name=name, open_bundle=bundle_reader(allow_unsigned))
-    logs = [log for source in sources for log in read(source, token=_token(source))]
+    logs = [log for source in sources for log in read(source, token=token_for(source))]
     if not logs:
         raise CommandError(
             f"no search of {name!r} is in {', '.join(sources)}", hint="the name of the kernel's function"
         )
     return logs
-
-
-def _token(source: str) -> str:
-    """That of DEUTERON_TOKEN, for a service."""
-    if "://" not in source:
-        return ""
-    from deuteron.server import Settings  # lazy: files need none of it
-
-    return Settings.from_environment().token
 
 
 def _table(logs: Sequence[SearchLog], dtype: str | None, device: str | None, weights: Sequence[str]) -> TimeTable:

@@ -14,6 +14,7 @@ from deuteron.compiler.counting import counted
 from .errors import CommandError
 from .job_options import KernelOptions, Sources, Workload, read_workload
 from .output import print_predictors, say, tell
+from .settings import token_for
 from .signatures import AllowUnsigned, bundle_reader
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _groups(
     from deuteron.tuner.learn import LEAST_SHAPES, groups_of_logs, kernel_hash_of  # lazy: as above
 
     read = partial(read_logs, kernel_name=spec.kernel.name, open_bundle=open_bundle)
-    logs = [log for source in sources for log in read(source, token=_token(source))]
+    logs = [log for source in sources for log in read(source, token=token_for(source))]
     found = groups_of_logs(logs, kernel_hash_of(spec))
     chosen = [group for group in found if dtype in (None, group.dtype) and device in (None, group.device.key)]
     large = [group for group in chosen if group.shapes >= LEAST_SHAPES]
@@ -123,12 +124,3 @@ def _records(sources: Sequence[str], spec: WorkloadSpec, open_bundle: Callable[[
             if record.kernel_hash == kernel_hash and (held is None or held.created_at < record.created_at):
                 found[record.key] = record
     return list(found.values())
-
-
-def _token(source: str) -> str:
-    """That of DEUTERON_TOKEN, for a service."""
-    if "://" not in source:
-        return ""
-    from deuteron.server import Settings  # lazy: files need none of it
-
-    return Settings.from_environment().token

@@ -62,3 +62,12 @@ def connect(server: str | None) -> Client:
 
     settings = Settings.from_environment()
     return Client(server or settings.base_url, token=settings.token)
+
+
+def token_for(source: str) -> str:
+    """The token of DEUTERON_TOKEN where ``source`` is the address of a service; files need none."""
+    if "://" not in source:
+        return ""
+    from deuteron.server import Settings  # lazy: searches without a service need none of it
+
+    return Settings.from_environment().token

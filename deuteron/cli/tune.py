@@ -30,6 +30,7 @@ from .job_options import (
     save_workload,
 )
 from .output import print_records, say
+from .settings import token_for
 from .signatures import AllowUnsigned, bundle_reader
 
 if TYPE_CHECKING:
@@ -162,16 +163,9 @@ def _known(sources: Sequence[str], job: JobSpec, *, allow_unsigned: bool) -> lis
     known: list[SearchLog] = []
     for source in sources:
         name = job.workload.kernel.name
-        token = _token() if "://" in source else ""
+        token = token_for(source)
         found = read_logs(source, name, token=token, job=job, open_bundle=open_bundle, tell=say)
         if not found:
             say(f"{source} knows no search of {name}")
         known += found
     return known
-
-
-def _token() -> str:
-    """That of DEUTERON_TOKEN."""
-    from deuteron.server import Settings  # lazy: searches without a service need none of it
-
-    return Settings.from_environment().token
