@@ -47,7 +47,7 @@ def test_a_bundle_that_shows_what_it_is_worth(
     path = tmp_path / "learned.bundle"
     ran = run("learn", "matmul", "--from", searches, "--out", path, "--verbose")
     assert ran.code == 0, ran.err
-    assert f"{path}: 1 predictors and 0 configurations" in ran.out
+    assert f"{path}: 1 predictor and 0 configurations" in ran.out
     assert "prediction" in ran.out and "nearest shape" in ran.out
     assert "1 shapes are too few" in ran.err and "8/8 " in ran.err
     (predictor,) = read_bundle(path).predictors()
