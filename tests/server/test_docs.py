@@ -137,7 +137,7 @@ def test_config_bundles(
     h200 = replace(experts.device, kind="cuda", name="NVIDIA H200")
     write_bundle(tmp_path / "experts.bundle", [replace(experts, device=h200)])
     out = run_blocks("config-bundles.md", service.url, tmp_path)
-    assert "1 configurations" in out[0]
+    assert "1 configuration " in out[0]
     assert "exact" in out[3]
     for module, function in (("tuned_configs", "config_for"), ("tuned_cache", "remember")):
         text = (tmp_path / f"{module}.py").read_text()
