@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import time
@@ -78,6 +79,8 @@ def local_evaluators(device: str, seconds: float | None = None) -> Iterator[Eval
     with Processes(nursery=shared_nursery()) if device == "cpu" else kept_processes().lent(device) as processes:
 
         def make(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
+            from .evaluate.growth import tried_first  # lazy: help and submissions need no compiler
+
             properties = device.properties
             return LocalEvaluator(
                 problem,
@@ -90,6 +93,7 @@ def local_evaluators(device: str, seconds: float | None = None) -> Iterator[Eval
                 processes=processes,
                 ahead=has_room(problem, properties),
                 patience=patience_for(seconds),
+                larger=functools.partial(tried_first, problem, properties),
             )
 
         yield make

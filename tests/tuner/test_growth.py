@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Problem, builtin_workload, resolve_workload
 from deuteron.tuner.evaluate import growth
+from deuteron.tuner.evaluate.check import Ran
 from deuteron.tuner.evaluate.messages import Extended
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import WorkloadSpec
@@ -107,6 +109,12 @@ def described(tmp_path: Path):  # type: ignore[no-untyped-def]
     return make
 
 
+@pytest.fixture(autouse=True)
+def all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found depends on no clock, on a busy machine either."""
+    monkeypatch.setattr(growth, "SECONDS", 300.0)
+
+
 def extended(spec: WorkloadSpec, shape: dict[str, int], config: Configuration, dtype: str = "f32") -> Extended:
     return growth.extend(Problem(spec, shape, dtype), get_device("cpu"), config, seed=3)
 
@@ -169,3 +177,21 @@ def test_what_takes_too_long_or_is_too_large_is_not_assumed(described, monkeypat
     monkeypatch.undo()
     monkeypatch.setattr(growth, "SECONDS", 0.0)
     assert extended(spec, {"M": 10, "N": 250}, config).doubts["N"] == "time was up before a larger one was tried"
+
+
+def test_what_is_tried_first_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one dimension after the other, so that it can be compiled while others are timed."""
+    problem = Problem(builtin_workload("matmul"), {"M": 64, "N": 64, "K": 64}, "f32")
+    device, config = get_device("cpu"), problem.default(problem.full_space(get_device("cpu").properties), "cpu")
+    tried: list[dict[str, int]] = []
+
+    def noted(larger: Problem, *rest: object) -> Ran:
+        tried.append(dict(larger.dims))
+        raise LaunchError("not tried")
+
+    monkeypatch.setattr(growth, "run_once", noted)
+    monkeypatch.setattr(growth, "_TRIES", 1)
+    growth.extend(problem, device, config, seed=3)
+    first = growth.tried_first(problem, device.properties, config)
+    assert [larger.dims for larger in first] == tried
+    assert [larger.dims[dim] for dim, larger in zip("MNK", first, strict=True)] == [511, 511, 511]

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from deuteron.compiler import get_device
 from deuteron.tuner.evaluate import evaluator as module
 from deuteron.tuner.evaluate import measuring
+from deuteron.tuner.evaluate.compile_pool import CompilePool
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.evaluate.processes import MOST_FINALS, Processes
@@ -411,3 +412,32 @@ def test_what_is_done_meanwhile_does_not_disturb_what_is_screened(processes: Pro
     assert made.screen({"deed": "ok"}, None).reference == "ok of n=64"
     assert made.compiled({"deed": "print"}).status == "ok"
     made.close()
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_larger_problems_are_compiled_for_while_others_are_timed(
+    processes: Processes, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First for what challenges the default, as many as the pool does at once; on a CPU that would disturb."""
+    asked: list[tuple[object, object]] = []
+    submit = CompilePool.submit
+
+    def noted(pool: CompilePool, config: Configuration) -> None:
+        asked.append((pool._prepare["dims"], config))
+        submit(pool, config)
+
+    monkeypatch.setattr(CompilePool, "submit", noted)
+    spec, deeds = builtin_workload("vector_add"), ("ok", "slow")
+    larger = [Problem(spec, {"n": n}, "f32") for n in (511, 1023)]
+    problem = Problem(spec, {"n": 64}, "f32")
+    made = LocalEvaluator(
+        problem, "cpu", "cpu", kind, {}, 0, timeout=5.0, processes=processes, larger=lambda config: larger
+    )
+    try:
+        default, challenger = ({"deed": deed} for deed in deeds)
+        assert made.race([default, challenger], rounds=1, seconds=1.0, seed=2, fresh=False).status == "ok"
+        expected = [({"n": n}, config) for config in (challenger, default) for n in (511, 1023)]
+        assert asked == ([] if kind == "cpu" else expected[: made.workers])
+        assert made.compiled(default).metrics["n"] == 64
+    finally:
+        made.close()

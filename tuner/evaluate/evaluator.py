@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -90,7 +91,8 @@ class LocalEvaluator:
     ``processors``: of the device; ``processes``: those of a job, which other problems had before; without them there
     are some for this problem alone.
     ``ahead``: whether memory has room for processes that prepare before they are needed. ``patience``: seconds that
-    preparing may take.
+    preparing may take. ``larger``: the problems that extending a configuration begins with, for which it is compiled
+    while others are timed.
     """
 
     def __init__(
@@ -107,10 +109,12 @@ class LocalEvaluator:
         processes: Processes | None = None,
         ahead: bool = True,
         patience: float = PREPARE_SECONDS,
+        larger: Callable[[Configuration], Sequence[Problem]] = lambda config: (),
     ) -> None:
         self.exclusive = kind == "cpu"
         self._processes, self._shared = processes or Processes(), processes is not None
         base = Prepare(problem.spec, problem.dims, problem.dtype, target, processors)
+        self._base, self._larger = base, larger
         self._pool = self._processes.pool(base.to_json())
         self._prepare = replace(base, device=device, default=default, seed=seed)
         self._timeout, self._patience = timeout, patience
@@ -198,6 +202,7 @@ class LocalEvaluator:
             self._leave_measuring()
             anticipated = self._anticipated.pop(seed) if seed in self._anticipated else None
             self._measuring = anticipated or self._final(seed)
+        self._compile_larger(configs)
         request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
         answer = self._measuring.request("race", request.to_json(), limit, patience=self._patience)
@@ -207,6 +212,17 @@ class LocalEvaluator:
         """Try larger shapes in the process that measured last; a crash or a hang is a status."""
         request = Extend(config, seed).to_json()
         return Extended.from_json(self._measuring.request("extend", request, self._timeout))
+
+    def _compile_larger(self, configs: Sequence[Configuration]) -> None:
+        """Begin to compile the first of ``configs``, one of which will be extended, for larger problems: as many as the
+        pool does at once, now that nothing else waits for it. On a CPU that would disturb what is timed."""
+        if self.exclusive:
+            return
+        wanted = ((config, problem) for config in (*configs[1:], *configs[:1]) for problem in self._larger(config))
+        for config, problem in itertools.islice(wanted, self.workers):
+            self._pool.prepare(replace(self._base, dims=problem.dims).to_json())
+            self._pool.submit(config)
+        self._pool.prepare(self._base.to_json())
 
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""

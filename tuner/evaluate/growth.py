@@ -33,7 +33,7 @@ from .messages import Extended
 if TYPE_CHECKING:
     import numpy as np
 
-    from deuteron.compiler.runtime.device import Device
+    from deuteron.compiler.runtime.device import Device, DeviceProperties
 
 #: How many times larger a size is tried; a lookup gives nothing to a shape that is farther away.
 FACTORS = (8, 4, 2)
@@ -49,7 +49,8 @@ _MARGIN = 64
 
 def extend(problem: Problem, device: Device, config: Configuration, seed: int) -> Extended:
     """Try ``config``, which is right at the shape of ``problem``, at larger ones."""
-    growing = _Growing(problem, device, config, seed, time.monotonic() + SECONDS)
+    shapes = _LargerShapes(problem, device.properties, config)
+    growing = _Growing(problem, device, config, seed, time.monotonic() + SECONDS, shapes)
     sizes: dict[str, int] = {}
     doubts: dict[str, str] = {}
     for dim in problem.dims:
@@ -61,53 +62,28 @@ def extend(problem: Problem, device: Device, config: Configuration, seed: int) -
     return Extended("ok", sizes=sizes, doubts=doubts, together=growing.together(list(sizes)))
 
 
+def tried_first(problem: Problem, properties: DeviceProperties, config: Configuration) -> list[Problem]:
+    """The problem at the shapes at which :func:`extend` begins with each dimension, as far as it runs ``config`` on the
+    device there: sizes that are no multiples, which are code of their own."""
+    if problem.spec.reference == INTERPRETER:
+        return []
+    shapes = _LargerShapes(problem, properties, config)
+    return [first for dim in problem.dims if (first := next(shapes.of([dim]), None)) is not None]
+
+
 @dataclass(frozen=True)
-class _Growing:
+class _LargerShapes:
+    """Shapes larger than that of ``problem`` at which ``config`` is legal."""
+
     problem: Problem
-    device: Device
+    properties: DeviceProperties
     config: Configuration
-    seed: int
-    deadline: float
-
-    def largest(self, dims: Sequence[str]) -> tuple[Mapping[str, int] | None, str]:
-        """The largest shape tried, with ``dims`` larger, at which the configuration is right; or None, and why."""
-        doubt, tries = "no larger one is legal, or small enough to be tried", 0
-        for larger in self._shapes(dims):
-            if time.monotonic() > self.deadline:
-                return None, "time was up before a larger one was tried"
-            wrong = self._wrong_at(larger)
-            if wrong is None:
-                return larger.dims, ""
-            doubt, tries = wrong, tries + 1
-            if tries == _TRIES:
-                break
-        return None, doubt
-
-    def together(self, dims: Sequence[str]) -> bool:
-        """Whether it is right where several of ``dims``, each of which may be larger alone, are larger."""
-        if len(dims) < 2:
-            return False
-        numbers = math.prod(v for v in self._numbers.values() if not isinstance(v, bool))
-        if math.prod(self.problem.dims[dim] for dim in dims) > _MARGIN * numbers:
-            return True
-        return self.largest(dims)[0] is not None
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        """What the configuration gives the kernel besides its schedule, which changes no result: whole numbers, and
-        truth values."""
-        return {n: v for n, v in self.config.items() if n not in SCHEDULE_OPTIONS and isinstance(v, int)}
-
-    @cached_property
-    def _unscheduled(self) -> Configuration:
-        """The configuration without its schedule, which is one of a GPU."""
-        return {name: value for name, value in self.config.items() if name not in SCHEDULE_OPTIONS}
 
     @cached_property
     def _rules(self) -> Reach:
-        return Reach.of(self.problem.full_space(self.device.properties), self.problem.dims)
+        return Reach.of(self.problem.full_space(self.properties), self.problem.dims)
 
-    def _shapes(self, dims: Sequence[str]) -> Iterator[Problem]:
+    def of(self, dims: Sequence[str]) -> Iterator[Problem]:
         """The problem with ``dims`` larger, the largest first; odd sizes first, since what is right at multiples alone
         is not right."""
         for factor in FACTORS:
@@ -143,6 +119,50 @@ class _Growing:
             if small.elements <= MOST_ELEMENTS and legal and not empty_axes(small):
                 return small
         return None
+
+
+@dataclass(frozen=True)
+class _Growing:
+    problem: Problem
+    device: Device
+    config: Configuration
+    seed: int
+    deadline: float
+    shapes: _LargerShapes
+
+    def largest(self, dims: Sequence[str]) -> tuple[Mapping[str, int] | None, str]:
+        """The largest shape tried, with ``dims`` larger, at which the configuration is right; or None, and why."""
+        doubt, tries = "no larger one is legal, or small enough to be tried", 0
+        for larger in self.shapes.of(dims):
+            if time.monotonic() > self.deadline:
+                return None, "time was up before a larger one was tried"
+            wrong = self._wrong_at(larger)
+            if wrong is None:
+                return larger.dims, ""
+            doubt, tries = wrong, tries + 1
+            if tries == _TRIES:
+                break
+        return None, doubt
+
+    def together(self, dims: Sequence[str]) -> bool:
+        """Whether it is right where several of ``dims``, each of which may be larger alone, are larger."""
+        if len(dims) < 2:
+            return False
+        numbers = math.prod(v for v in self._numbers.values() if not isinstance(v, bool))
+        if math.prod(self.problem.dims[dim] for dim in dims) > _MARGIN * numbers:
+            return True
+        return self.largest(dims)[0] is not None
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """What the configuration gives the kernel besides its schedule, which changes no result: whole numbers, and
+        truth values."""
+        return {n: v for n, v in self.config.items() if n not in SCHEDULE_OPTIONS and isinstance(v, int)}
+
+    @cached_property
+    def _unscheduled(self) -> Configuration:
+        """The configuration without its schedule, which is one of a GPU."""
+        return {name: value for name, value in self.config.items() if name not in SCHEDULE_OPTIONS}
 
     @property
     def _interpreted(self) -> bool:
