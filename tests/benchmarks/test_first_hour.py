@@ -50,4 +50,4 @@ def test_the_page_shows_all_that_it_needs() -> None:
             written.add(step.file)
         else:
             assert set(re.findall(r"\b\w+\.py\b", step.text)) <= written
-    assert len(written) == 5 and "pip install deuteron" in PAGE.read_text()
+    assert len(written) == 5 and "pip install PATH" in PAGE.read_text()

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import multiprocessing
+import os
 import random
 import shutil
 import stat
@@ -280,8 +281,12 @@ def test_a_folder_that_nobody_may_write_still_admits_whom_it_trusts(
     keys.trust(known.public_key, "company")
     of_known, of_strange = read_bundle(write("1", known)), read_bundle(write("2", strange))
 
-    def refuse(*_: object, **__: object) -> int:
-        raise PermissionError(13, "Permission denied")
+    opened = os.open
+
+    def refuse(path: str, flags: int, *rest: int, **named: int) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, flags, *rest, **named)
 
     monkeypatch.setattr("deuteron.tuner.records.key_folder.os.open", refuse)
     assert admit_pulled(of_known, THERE, keys).key == known.public_key
