@@ -20,11 +20,12 @@ from gpu_stand_in import COPY, COPY_SIZE, LAUNCH_GRAPH, LAUNCH_KERNEL, NAMES, Fa
 from trace_checks import check_lines, in_ns, lanes_of, strict
 
 import deuteron.profiler as proton
+from deuteron.profiler import chrome
 from deuteron.profiler.chrome import to_chrome
 from deuteron.profiler.recorder import recorder
 from deuteron.profiler.session import registry
 from deuteron.profiler.sources.records import KIND_MEMCPY, KIND_MEMSET
-from deuteron.profiler.timeline import Timeline
+from deuteron.profiler.timeline import Event, Lane, Timeline
 
 
 @dataclass
@@ -320,3 +321,12 @@ def test_names_of_threads_that_share_a_number_are_all_there() -> None:
     assert sorted(lanes.values()) == sorted(
         [f"CPU Thread {threading.get_native_id()} ({before}, other)", f"CPU Thread {2**22 - 1}"]
     )
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_a_span_that_outlasts_the_one_around_it_has_a_line_of_its_own(by_path: bool) -> None:
+    """Viewers want the spans of one line to lie apart or within each other."""
+    lane = Lane("thread")
+    spans = [(("a",), 0, 100), (("a", "b"), 10, 20), (("a", "c"), 50, 100), (("a", "d"), 160, 10)]
+    drawn = chrome._drawn([Event(path, start, long, lane, "scope") for path, start, long in spans], by_path)
+    assert [line.part for line, _ in drawn] == [0, 0, 1, 0]
