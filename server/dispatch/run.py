@@ -171,8 +171,8 @@ def _run_claimed(
         with Reporter(link, spool, job_id, claim_id) as reporter, handover.of(reporter):
 
             def emit(event: TuneEvent) -> None:
-                if isinstance(event, JobCancelled) and reporter.given_back:
-                    return  # the run ends, not the job
+                if isinstance(event, JobCancelled | JobFailed) and reporter.given_back:
+                    return  # the run ends, not the job, for whatever a process that stops lacks
                 if isinstance(event, JobFinished) and event.profile is not None:
                     _upload_profile(link, job_id, claim_id, workdir / event.profile, reporter)
                 reporter.emit(event.to_json())

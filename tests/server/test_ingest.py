@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import threading
 import time
@@ -19,10 +20,11 @@ from sqlalchemy.exc import OperationalError
 
 from deuteron.server import Settings
 from deuteron.server.context import ServiceContext
+from deuteron.server.dispatch import run as run_module
 from deuteron.server.dispatch.handover import Handover
 from deuteron.server.dispatch.ingest import Delivery, Receipt
 from deuteron.server.dispatch.leases import LeaseClock
-from deuteron.server.dispatch.link import Link
+from deuteron.server.dispatch.link import Assignment, Link
 from deuteron.server.dispatch.reporter import MOST_UNSENT, Reporter
 from deuteron.server.dispatch.run import Bench, deliver_leftovers, forget_dead_runs
 from deuteron.server.dispatch.spool import KEPT_S, Spool, leftovers
@@ -204,6 +206,25 @@ def test_a_process_that_stops_hands_over_what_it_has_and_then_its_job(tmp_path: 
     # One that was claimed a moment later goes back, too.
     with Reporter(cast(Link, link), Spool(tmp_path, "job", "t.2"), "job", "t.2") as reporter, handover.of(reporter):
         assert reporter.stop_requested and link.heard[-1] == "t.2 gives job back"
+
+
+def test_what_fails_while_a_process_stops_fails_no_job(
+    service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a pool of threads that takes nothing more."""
+    context, job_id = service
+    handover, link = Handover(), NotingLink()
+
+    def runner(*_: object, **__: object) -> None:
+        handover.stop()
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+    monkeypatch.setattr(run_module, "load_runner", lambda name: runner)
+    bench = Bench("http://127.0.0.1:1", "token", "cpu", tmp_path, "any:run", tmp_path)
+    bench.spool.mkdir()
+    assignment = Assignment(json.loads(stored(context, job_id).spec), (), 1, 60.0)
+    run_module._run_claimed(bench, cast(Link, link), job_id, "t.1", assignment, handover)
+    assert link.heard == [f"t.1 gives {job_id} back"]
 
 
 def test_a_cancelled_job_whose_run_is_lost_is_not_queued_again(service) -> None:
