@@ -136,6 +136,19 @@ def test_a_job_whose_worker_always_dies_fails_with_the_reason(
     assert service.trials(job_id), "finished trials are kept"
 
 
+def scheduler_elsewhere(background: Background, port: int, environment: dict[str, str]) -> str:
+    """The address of a Dask scheduler in a process of its own."""
+    code = (
+        "import asyncio\nfrom distributed import Scheduler\n"
+        "async def main():\n"
+        f"    async with Scheduler(host='127.0.0.1', port={port}, dashboard=False) as s:\n"
+        "        await s.finished()\n"
+        "asyncio.run(main())"
+    )
+    background(code, environment)
+    return f"tcp://127.0.0.1:{port}"
+
+
 @pytest.mark.slow
 def test_killed_server_does_not_stop_a_worker_elsewhere(
     make_service: Callable[..., Any],
@@ -145,15 +158,7 @@ def test_killed_server_does_not_stop_a_worker_elsewhere(
     tmp_path: Path,
 ) -> None:
     """With a scheduler of its own the worker measures on while the server is away, and delivers later."""
-    scheduler = f"tcp://127.0.0.1:{pick_port()}"
-    background(
-        "import asyncio\nfrom distributed import Scheduler\n"
-        "async def main():\n"
-        f"    async with Scheduler(host='127.0.0.1', port={scheduler.rsplit(':')[-1]}, dashboard=False) as s:\n"
-        "        await s.finished()\n"
-        "asyncio.run(main())",
-        {},
-    )
+    scheduler = scheduler_elsewhere(background, pick_port(), {})
     service = make_service(DEUTERON_SCHEDULER=scheduler)
     background(
         "from deuteron.server import Settings, run_worker\n"
@@ -187,15 +192,7 @@ def test_a_worker_elsewhere_that_is_stopped_gives_its_job_back(
     tmp_path: Path,
 ) -> None:
     """SIGTERM, as at the end of a time limit, costs no attempt and waits for no lease."""
-    scheduler = f"tcp://127.0.0.1:{pick_port()}"
-    background(
-        "import asyncio\nfrom distributed import Scheduler\n"
-        "async def main():\n"
-        f"    async with Scheduler(host='127.0.0.1', port={scheduler.rsplit(':')[-1]}, dashboard=False) as s:\n"
-        "        await s.finished()\n"
-        "asyncio.run(main())",
-        {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"},
-    )
+    scheduler = scheduler_elsewhere(background, pick_port(), {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"})
     service = make_service(DEUTERON_SCHEDULER=scheduler, DEUTERON_MAX_ATTEMPTS="1", DEUTERON_LEASE_SECONDS="600")
     job_id = service.submit(budget=PACED)
     for place in ("first", "second"):
