@@ -20,8 +20,9 @@ from .records import ConfigRecord, write_bundle
 from .search_picture import FILE_NAME as PICTURE_NAME
 from .search_picture import search_svg
 from .search_profile import FILE_NAME as PROFILE_NAME
+from .setups import measured_with, setup_of
 from .strategies import check_strategy
-from .study import EvaluatorFactory, measured_with, run_job, setup_of
+from .study import EvaluatorFactory, run_job
 
 BUNDLE_NAME = "records.bundle"
 

@@ -51,10 +51,10 @@ class Outset:
 
 class Planner:
     """Plans searches, and one ahead: compiling what a plan compares and learning from earlier searches take tenths of
-    a second, in which the device would wait. ``start`` says what the search of a plan starts from. Close it at the
-    end."""
+    a second, in which the device would wait. ``start`` says what the search of a plan starts from, given how much
+    has to be known. Close it at the end."""
 
-    def __init__(self, device: Device, start: Callable[[SearchPlan], Start | None]) -> None:
+    def __init__(self, device: Device, start: Callable[[SearchPlan, int], Start | None]) -> None:
         self._device, self._start = device, start
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="plan")
         self._next: tuple[Problem, Future[Outset]] | None = None
@@ -71,6 +71,11 @@ class Planner:
         :meth:`outset`."""
         self._next = problem, self._thread.submit(self._made, problem, planned)
 
+    def start_again(self, plan: SearchPlan, least: int) -> Future[Start | None]:
+        """Begin to find out, in the same thread, what the search of ``plan`` would start from now; None where fewer
+        than ``least`` configurations are known for its device and text."""
+        return self._thread.submit(self._start, plan, least)
+
     def close(self) -> None:
         """Wait for what was begun."""
         self._thread.shutdown()
@@ -78,4 +83,4 @@ class Planner:
     def _made(self, problem: Problem, planned: Callable[[SearchPlan], None] = lambda plan: None) -> Outset:
         plan = SearchPlan.of(problem, self._device)
         planned(plan)
-        return Outset(plan, self._start(plan))
+        return Outset(plan, self._start(plan, 0))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .codec import Scalar
 from .errors import JobError
 from .evaluate.messages import Compiled, Screened
-from .experience import Course
+from .experience import Companions, Course, Start
 from .measure.measurement import TimingProtocol
 from .pace import Pace
 from .races import FINAL_STAGES
@@ -40,27 +41,29 @@ AHEAD_EXCLUSIVE = 4
 class Screening:
     """Follows a strategy, the default configuration first, until the budget is spent or nothing is left.
 
-    Trials of an interrupted run are told to the strategy. ``course``: of a search that starts from others, which may
-    end it early. ``settle``: it also ends when the strategy says that nothing more is to be won; ``ended`` then says
-    why.
+    Trials of an interrupted run are told to the strategy, which ``strategy_from`` makes. ``start``: what other searches
+    know; such a search has a ``course``, which may end it early. Where ``companions`` come to know more, it goes on
+    with a strategy that starts from that. ``settle``: it also ends when the strategy says that nothing more is to be
+    won; ``ended`` then says why.
     """
 
     search: SearchRun
     default: Configuration
-    strategy: Strategy
+    strategy_from: Callable[[Start | None], Strategy]
     max_trials: int | None
     settle: bool = False
-    course: Course | None = None
+    start: Start | None = None
+    companions: Companions | None = None
     ended: str | None = None
 
     def __post_init__(self) -> None:
         self._waiting: deque[dict[str, Scalar]] = deque()
+        self._reasons: dict[str, str | None] = {}
         self._exhausted = False
         self._first_screened_at: float | None = None
         self._identities: dict[str, Trial] = {}
         self._pace = Pace(self.search.evaluator.workers)
-        for trial in self.search.ledger.screened.values():
-            self._tell(trial)
+        self._begin(self.start)
 
     def run(self) -> None:
         """Screen; raises :class:`~.search_run.Cancelled`, and :class:`JobError` where the default configuration turns
@@ -73,7 +76,7 @@ class Screening:
     def _screen(self) -> None:
         self._anticipate_final()
         if config_key(self.default) not in self.search.ledger.screened:
-            self._propose(dict(self.default))
+            self._propose(dict(self.default), DEFAULT_REASON)
         while True:
             if not self._waiting or not self.search.evaluator.exclusive:
                 self._refill()
@@ -89,6 +92,24 @@ class Screening:
                 break
             if self.course is not None and self.course.over:
                 break
+            self._hear()
+
+    def _hear(self) -> None:
+        """Where companions know more by now, start from that."""
+        if self.companions is None:
+            return
+        # What they know is fitted in another thread, which must not disturb what is timed on a CPU.
+        wait = self.search.evaluator.exclusive
+        start = self.companions.news(len(self.search.ledger.screened), wait=wait)
+        if start is not None:
+            self._begin(start)
+
+    def _begin(self, start: Start | None) -> None:
+        """Go on from what was screened with a strategy that starts from ``start``."""
+        self.strategy = self.strategy_from(start)
+        self.course = None if start is None else Course(start)
+        for trial in self.search.ledger.screened.values():
+            self._tell(trial)
 
     def _refill(self, measured: int = 0) -> None:
         """Ask for proposals until as many wait as shall; ``measured``: how many the device is at work on."""
@@ -99,8 +120,9 @@ class Screening:
                     break
             config = self.strategy.ask()
             self._exhausted = config is None
-            if config is not None and config_key(config) != config_key(self.default):
-                self._propose(config)
+            # What waits may be of a strategy that this one does not know of.
+            if config is not None and config_key(config) not in self._reasons:
+                self._propose(config, self.strategy.reason(config))
 
     @property
     def _ahead(self) -> int:
@@ -113,7 +135,8 @@ class Screening:
         for stage in FINAL_STAGES:
             self.search.evaluator.anticipate(self.search.race_seed(stage))
 
-    def _propose(self, config: dict[str, Scalar]) -> None:
+    def _propose(self, config: dict[str, Scalar], reason: str | None) -> None:
+        self._reasons[config_key(config)] = reason
         self.search.evaluator.submit(config)
         self._waiting.append(config)
 
@@ -166,7 +189,7 @@ class Screening:
             time_ns=screened.time_ns,
             error=screened.error,
             reference=screened.reference,
-            reason=self._reason(config),
+            reason=self._reasons[config_key(config)],
             measurement=self.search.measurement(screened.time_ns, screened.protocol, compiled.code),
             metrics=metrics,
             duration_s=time.monotonic() - began,
@@ -190,10 +213,6 @@ class Screening:
         self.strategy.tell(trial.config, outcome)
         if self.course is not None:
             self.course.tell(trial.config, outcome.value)
-
-    def _reason(self, config: Configuration) -> str | None:
-        is_default = config_key(config) == config_key(self.default)
-        return DEFAULT_REASON if is_default else self.strategy.reason(config)
 
     def _metrics(self, compiled: Compiled, screened: Screened) -> dict[str, float]:
         metrics = dict(compiled.metrics)

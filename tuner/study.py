@@ -19,7 +19,7 @@ from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 from deuteron.compiler.runtime.devices import get_device
 
-from .codec import Scalar, canonical_json
+from .codec import Scalar
 from .decision import choose, decide
 from .errors import JobError, SpaceError, WorkloadError
 from .evaluate.evaluator import Evaluator, LocalEvaluator
@@ -38,20 +38,21 @@ from .events import (
     TrialFinished,
     TuneEvent,
 )
-from .experience import Course, SearchLog, SearchPlace, Start, Waves, logs_of_trials, start_from
+from .experience import Companions, SearchLog, SearchPlace, Start, Waves, known_at, logs_of_trials, start_from
 from .failures import ShapesFailed
 from .job import JobSpec, shape_key, task_key
 from .ledger import Ledger
 from .measure.gauge import Gauge, Peaks
-from .plan import Planner, SearchPlan
+from .plan import Outset, Planner, SearchPlan
 from .possible import check_possible, check_room, has_room
 from .records import ConfigRecord, DeviceFingerprint, current_toolchain
 from .records.reach import Reach
 from .screening import Screening
 from .search_profile import FILE_NAME, SearchProfile
 from .search_run import Cancelled, SearchRun
+from .setups import Finished, measured_with, setup_of
 from .shape_search import search_shape
-from .strategies import STARTING_FROM_OTHERS, make_strategy
+from .strategies import STARTING_FROM_OTHERS, Strategy, make_strategy
 from .trial import Trial
 from .workloads import Problem, builtin_workload
 from .workloads.references import INTERPRETER
@@ -59,7 +60,6 @@ from .workloads.references import INTERPRETER
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceProperties
 
-Finished: TypeAlias = Iterable[tuple[Mapping[str, int], str, Trial]]
 #: Asked before each search for what others measured near its place.
 Known: TypeAlias = Callable[[SearchPlace], Iterable[SearchLog]]
 _MOST_NAME_BYTES = 200
@@ -251,8 +251,8 @@ class _JobRun:
         if final:
             extended = self._extend(task, plan, final)
         else:
-            course = None if start is None else Course(start)
-            final, settled, extended = self._search(task, plan, seconds, finish, start, course)
+            final, screening, extended = self._search(task, outset, seconds, finish)
+            settled, course = screening.ended, screening.course
             report = None if course is None else course.report(self._spec.budget.trials)
         digest = profile.write(self._workdir, _profile_name(problem))
         reach = reach_of(plan, extended)
@@ -265,16 +265,29 @@ class _JobRun:
         self._learn(task)  # whose trials may be of an earlier run
         return record
 
-    def _start(self, plan: SearchPlan) -> Start | None:
-        """Where a search begins; None where nothing is known, or the strategy does not use it."""
+    def _start(self, plan: SearchPlan, least: int = 0) -> Start | None:
+        """Where a search begins; None where nothing is known, or the strategy does not use it, or where fewer than
+        ``least`` configurations are known for its device and text."""
         if self._spec.strategy not in STARTING_FROM_OTHERS:
             return None
         problem, key = plan.problem, self._fingerprint.key
         source = problem.source
         place = SearchPlace(source.name, source.hash, key, dict(problem.dims), problem.dtype)
-        logs = [*itertools.chain.from_iterable(self._own.values()), *self._known(place)]
+        own = [*self._own.values()]  # at once: a search that asks what companions know does so in another thread
+        logs = [*itertools.chain.from_iterable(own), *self._known(place)]
+        if known_at(place, logs) < least:
+            return None
         processors = self._device.properties.sm_count or 1
         return start_from(plan.space, place, logs, Waves(problem.spec, problem.dtype, processors).at) if logs else None
+
+    def _strategy(self, plan: SearchPlan, start: Start | None) -> Strategy:
+        return make_strategy(self._spec.strategy, plan.space, self._spec.seed, None if start is None else start.prior)
+
+    def _companions(self, outset: Outset) -> Companions | None:
+        """Those that may know more while the search goes on; None for a strategy that does not use it."""
+        if self._spec.strategy not in STARTING_FROM_OTHERS:
+            return None
+        return Companions(functools.partial(self._planner.start_again, outset.plan), outset.start)
 
     def _learn(self, task: _Task) -> None:
         """Let what a task screened be known to those after it."""
@@ -286,14 +299,12 @@ class _JobRun:
     def _search(
         self,
         task: _Task,
-        plan: SearchPlan,
+        outset: Outset,
         seconds: float | None,
         finish: Callable[[Trial, str | None], None],
-        start: Start | None,
-        course: Course | None,
-    ) -> tuple[list[Trial], str | None, Extended]:
-        """The trials of the final, why the strategy ended the search if it did, and where else the best is right."""
-        spec = self._spec
+    ) -> tuple[list[Trial], Screening, Extended]:
+        """The trials of the final, the screening before it, and where else the best is right."""
+        spec, plan = self._spec, outset.plan
         evaluator = self._evaluator(task.problem, self._device, plan.default, spec.seed)
         try:
             search = SearchRun(
@@ -310,13 +321,16 @@ class _JobRun:
             screening = Screening(
                 search,
                 plan.default,
-                make_strategy(spec.strategy, plan.space, spec.seed, None if start is None else start.prior),
+                lambda start: make_strategy(
+                    spec.strategy, plan.space, spec.seed, None if start is None else start.prior
+                ),
                 max_trials=spec.budget.trials,
                 settle=spec.budget.settle is True,
-                course=course,
+                start=outset.start,
+                companions=self._companions(outset),
             )
             found = search_shape(search, screening, lambda: self._before_races(task, evaluator))
-            return found, screening.ended, evaluator.extend(choose(found).stored.config, spec.seed)
+            return found, screening, evaluator.extend(choose(found).stored.config, spec.seed)
         finally:
             evaluator.close()
 
@@ -349,18 +363,6 @@ def warm_up(device: Device) -> None:
     spec = builtin_workload("matmul")
     plan = SearchPlan.of(Problem(spec, spec.shapes[0], spec.dtypes[0]), device)
     make_strategy(JobSpec(spec, spec.shapes[:1], spec.dtypes[:1]).strategy, plan.space, 0)
-
-
-def setup_of(device: Device) -> str:
-    """What trials of this device and toolchain have in common: a digest of what their records are kept under."""
-    key, toolchain = DeviceFingerprint.of(device.properties).key, current_toolchain(device)
-    return hashlib.sha256(canonical_json([key, toolchain]).encode()).hexdigest()[:16]
-
-
-def measured_with(setup: str, finished: Finished) -> list[tuple[Mapping[str, int], str, Trial]]:
-    """The trials that a run with this setup goes on from. Those of another GPU, or of code by another compiler, would
-    be handed out as this one's."""
-    return [(shape, dtype, trial) for shape, dtype, trial in finished if trial.setup in (None, setup)]
 
 
 def doubt_of(problem: Problem, trials: list[Trial]) -> str | None:

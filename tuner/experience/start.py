@@ -53,12 +53,17 @@ class SearchPlace:
 
 @dataclass(frozen=True)
 class Start:
-    """``prior`` for the strategy; ``sources``: the logs it is made of, nearest first; ``same_device``: whether one of
-    those that predict is of this device and text."""
+    """``prior`` for the strategy; ``sources``: the logs it is made of, nearest first; ``known_here``: how many
+    configurations those know that predict and are of this device and text."""
 
     prior: Prior
     sources: tuple[SearchLog, ...]
-    same_device: bool
+    known_here: int
+
+    @property
+    def same_device(self) -> bool:
+        """Whether something that predicts is of this device and text."""
+        return self.known_here > 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,9 +92,14 @@ def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog], wave
     predictions = [(weight, log_times) for weight, _, log_times in made if log_times is not None]
     first = tuple(_in_turn([log.fastest(space) for _, log in usable]))
     sources = tuple(log.log for _, log in usable)
-    same = any(log.device == place.device and log.kernel_hash == place.kernel_hash for log in predicting)
     log_times = remembered(mixed(predictions)) if predictions else None
-    return Start(Prior(log_times, first), sources, same)
+    return Start(Prior(log_times, first), sources, known_at(place, predicting))
+
+
+def known_at(place: SearchPlace, logs: Sequence[SearchLog]) -> int:
+    """How many configurations the logs of this device and text know."""
+    here = (log for log in logs if log.device == place.device and log.kernel_hash == place.kernel_hash)
+    return sum(len(log.known) for log in here)
 
 
 @dataclass(frozen=True)
