@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 from msgspec.structs import replace
 
-from deuteron.tuner import study
+from deuteron.tuner import setups, study
 from deuteron.tuner.events import JobCancelled
 from deuteron.tuner.journal import Journal
 from deuteron.tuner.space import config_key
@@ -70,7 +70,8 @@ def test_trials_of_another_device_or_compiler_are_measured_again(
     measured before is not what the record there would say."""
     first = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert len({trial.setup for trial in first.trials}) == 1
-    monkeypatch.setattr(study, "current_toolchain", lambda device: {"deuteron": "9"})
+    for module in (study, setups):
+        monkeypatch.setattr(module, "current_toolchain", lambda device: {"deuteron": "9"})
     evaluator = fakes.FakeEvaluator(lambda config: 2 * fakes.bowl(config))
     second = fakes.Run(fakes.job(), evaluator, tmp_path, finished=first.finished[:part])
     (record,) = second.records
