@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Problem, builtin_workload, resolve_workload
 from deuteron.tuner.evaluate import growth
@@ -195,3 +196,16 @@ def test_what_is_tried_first_is_known_before(monkeypatch: pytest.MonkeyPatch) ->
     first = growth.tried_first(problem, device.properties, config)
     assert [larger.dims for larger in first] == tried
     assert [larger.dims[dim] for dim, larger in zip("MNK", first, strict=True)] == [511, 511, 511]
+
+
+def test_sizes_are_cut_no_further_than_constraints_allow() -> None:
+    """A configuration of large products that constraints bind to large ones is tried at larger ones all the same."""
+    gpu = DeviceProperties("a GPU", "cuda", sm_count=132, compute_capability=(9, 0), shared_bytes_per_block=232448)
+    problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 4096, "K": 4096}, "bf16")
+    schedule = {"num_warps": 8, "num_stages": 4, "persistent": True}
+    config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, **schedule}
+    larger_m, larger_n = growth.tried_first(problem, gpu, config)
+    assert larger_m.dims["M"] == 4 * 4096 - 1 and larger_n.dims["N"] == 4 * 4096 - 1
+    for larger in (larger_m, larger_n):
+        assert larger.full_space(gpu).contains(config)
+        assert larger.elements <= growth.MOST_ELEMENTS and larger.dims["K"] < 4 * 4 * 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
@@ -263,10 +263,12 @@ def _enough_cores(device: Device) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Ran:
-    """What a launch left: all tensors but the inputs, and what it wrote where it must not, in words."""
+    """What a launch left: all tensors but the inputs, and what it wrote where it must not, in words. ``initial`` gives
+    what a tensor that is no output held before, by name."""
 
     values: Mapping[str, np.ndarray]
     damage: str | None
+    initial: Callable[[str], np.ndarray]
 
 
 def run_once(problem: Problem, device: Device, config: Configuration, seed: int, turn: int = 0) -> Ran:
@@ -277,7 +279,7 @@ def run_once(problem: Problem, device: Device, config: Configuration, seed: int,
     tensors.refresh(turn)
     kernel.run(variant.grid, *run_time_arguments(kernel, problem, tensors.arrays), device=device)
     device.synchronize()
-    return Ran(tensors.results(), tensors.damage())
+    return Ran(tensors.results(), tensors.damage(), tensors.initial)
 
 
 def run_time_arguments(kernel: CompiledKernel, problem: Problem, arrays: Mapping[str, DeviceArray]) -> list[object]:
@@ -299,10 +301,8 @@ def small_case(
     while True:
         small = cut_problem(problem, limits)
         space = small.full_space(device)
-        cut = {dim for dim, size in small.dims.items() if size < problem.dims[dim]}
         empty = empty_axes(small)
-        broken = [*space.violations(default), *empty]
-        growing = {dim for text in broken for dim in Expression.parse(text).names & cut}
+        growing = cut_too_far([*space.violations(default), *empty], small, problem)
         if not growing:
             return small, default
         if not empty and small.elements > INTERPRETED_ELEMENTS:
@@ -310,6 +310,12 @@ def small_case(
                 return small, space.nearest(default)
         for dim in growing:
             limits[dim] *= 2
+
+
+def cut_too_far(broken: Iterable[str], small: Problem, problem: Problem) -> set[str]:
+    """The dims that ``broken`` constraints, or expressions, name and that are smaller in ``small``."""
+    cut = {dim for dim, size in small.dims.items() if size < problem.dims[dim]}
+    return {dim for text in broken for dim in Expression.parse(text).names & cut}
 
 
 def cut_problem(problem: Problem, limits: Mapping[str, int]) -> Problem:

@@ -23,11 +23,11 @@ from deuteron.compiler.runtime.devices import get_device
 from ..records.reach import Reach
 from ..space import Configuration
 from ..workloads import Problem
-from ..workloads.inputs import count_poison, make_tensors, poisons
+from ..workloads.inputs import count_poison, poisons
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Expected, compare_all
 from ..workloads.widen import count_nan, widened
-from .check import SMALL_DIM, Ran, cut_problem, empty_axes, run_once, unwritten_elements
+from .check import SMALL_DIM, Ran, cut_problem, cut_too_far, empty_axes, run_once, unwritten_elements
 from .messages import Extended
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: How many times larger a size is tried; a lookup gives nothing to a shape that is farther away.
 FACTORS = (8, 4, 2)
 #: Elements of all tensors of a larger shape, which take some tenths of a second.
-MOST_ELEMENTS = 1 << 23
+MOST_ELEMENTS = 1 << 24
 #: Seconds after which nothing more is begun.
 SECONDS = 10.0
 # Wrong results of one size after which no smaller one is tried.
@@ -113,11 +113,17 @@ class _LargerShapes:
         """The problem with these sizes, and the others cut as far as constraints allow; None where that is not legal,
         or has too many elements."""
         grown = Problem(self.problem.spec, {**self.problem.dims, **sizes}, self.problem.dtype)
-        for limit in (SMALL_DIM, 8 * SMALL_DIM, max(grown.dims.values())):
-            small = cut_problem(grown, {dim: sizes.get(dim, limit) for dim in grown.dims})
-            legal = self._rules.broken(self.config, small.dims) is None
-            if small.elements <= MOST_ELEMENTS and legal and not empty_axes(small):
+        limits = {dim: sizes.get(dim, SMALL_DIM) for dim in grown.dims}
+        while (small := cut_problem(grown, limits)).elements <= MOST_ELEMENTS:
+            broken = self._rules.broken(self.config, small.dims)
+            wrong = [*empty_axes(small), *([] if broken is None else [broken])]
+            if not wrong:
                 return small
+            growing = cut_too_far(wrong, small, grown)
+            if not growing:
+                return None
+            for dim in growing:
+                limits[dim] *= 2
         return None
 
 
@@ -177,7 +183,7 @@ class _Growing:
                 return f"it {got.damage} at {where}"
             if any(map(count_nan, got.values.values())) or self._leaves_out(larger, got):
                 return f"it leaves results unwritten, or NaN, at {where}"
-            for expected in self._expected(larger):
+            for expected in self._expected(larger, got):
                 if any(map(count_nan, expected.values())) or not _agrees(larger, got.values, expected):
                     return f"it is wrong at {where}"
                 if time.monotonic() > self.deadline:
@@ -201,12 +207,11 @@ class _Growing:
         again = self._result(larger, turn=1).values
         return any(unwritten_elements(values, again[name]) for name, values in outputs.items())
 
-    def _expected(self, larger: Problem) -> Iterator[Mapping[str, np.ndarray]]:
-        """Results that each have to be those of the configuration."""
+    def _expected(self, larger: Problem, got: Ran) -> Iterator[Mapping[str, np.ndarray]]:
+        """Results that each have to be those of the configuration, which are ``got``."""
         spec = larger.spec
         if not self._interpreted:
-            tensors = make_tensors(larger, self.seed)
-            inputs = {t.name: widened(tensors[t.name]) for t in spec.tensors if t.role != "output"}
+            inputs = {t.name: widened(got.initial(t.name)) for t in spec.tensors if t.role != "output"}
             yield find_reference(spec.reference)(inputs, larger.scalars)
             return
         for name, value in self._numbers.items():
