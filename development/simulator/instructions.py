@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deuteron.compiler.targets.interpreter.numbers import limited
+from deuteron.compiler.tile.formats import integer_limits
+
 from .assembly import parse_assembly
 from .intrinsics import parse_call
 from .parse import Step, split_commas
@@ -174,14 +177,21 @@ def _convert(opcode: str, rest: str) -> Compute:
             return lambda warp: _zero_extend(x(warp.env)).astype(dtype)
         case "uitofp":
             return lambda warp: _zero_extend(x(warp.env)).astype(dtype)
-        case "fptoui":
-            return lambda warp: x(warp.env).astype(f"u{dtype.itemsize}").view(dtype)
+        case "fptoui" | "fptosi":
+            return lambda warp: _truncated(x(warp.env), dtype, signed=opcode == "fptosi")
         case "trunc" if to == "i1":
             return lambda warp: (x(warp.env) & 1).astype(np.bool_)
         case "sext" if type == "i1":
             return lambda warp: -x(warp.env).astype(dtype)
         case _:
             return lambda warp: x(warp.env).astype(dtype)
+
+
+def _truncated(x: Array, dtype: np.dtype[np.generic], *, signed: bool) -> Array:
+    """By cvt.rzi, which LLVM selects: what is beyond the integers is limited."""
+    limits = integer_limits(8 * x.dtype.itemsize, 8 * dtype.itemsize, signed)
+    wide = np.dtype(f"{'i' if signed else 'u'}{limits.bits // 8}")
+    return limited(x, limits, wide).astype(f"{wide.kind}{dtype.itemsize}").view(dtype)
 
 
 def _zero_extend(x: Array) -> Array:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, Scalar
 from ...llvm.typed import Emitter, Typed, constant
+from ...tile.formats import IntegerLimits, integer_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +205,34 @@ def _odd_beyond_doubles(e: Emitter, x: Typed, source: Scalar) -> Typed:
 
 
 def float_to_integer(e: Emitter, x: Typed, source: Scalar, to: Scalar) -> Typed:
-    """Truncation. Out of range gives some value, never poison."""
+    """Truncation; what is out of range as on GPUs (:func:`~...tile.formats.integer_limits`)."""
     wide = widen(e, x, source)
     if to.bits == 1:
         return e.compare("une", wide, constant(wide.type, 0.0))
-    through = 32 if to.bits < 32 else 64 if to.bits == 32 and not to.is_signed else to.bits
-    opcode = "fptoui" if to.bits == 64 and not to.is_signed else "fptosi"
-    made = e.cast(opcode, wide, f"i{through}")
-    made = Typed(made.type, e.function.op(f"freeze {made}"))
+    limits = integer_limits(source.bits, to.bits, to.is_signed)
+    least = constant(wide.type, float(limits.low))
+    bounded = e.select(e.compare("ogt", wide, least), wide, least)  # NaN is the least, too
+    if limits.bits <= (24 if wide.element == "float" else 53):  # the largest is a float
+        most = constant(wide.type, float(limits.high))
+        bounded = e.select(e.compare("olt", bounded, most), bounded, most)
+        made = e.cast("fptosi", bounded, "i64" if limits.high >> 31 else "i32")
+    else:
+        beyond = e.compare("oge", wide, constant(wide.type, limits.high + 1.0))
+        made = _truncate_inside(e, e.select(beyond, least, bounded), limits)
+        made = e.select(beyond, constant(made.type, -1 if limits.low == 0 else limits.high), made)
+    if limits.nan != limits.low:
+        made = e.select(e.compare("uno", wide, wide), constant(made.type, limits.nan), made)
     return e.cast("trunc", made, f"i{to.bits}")
+
+
+def _truncate_inside(e: Emitter, x: Typed, limits: IntegerLimits) -> Typed:
+    """Floats inside of the limits of 32 or 64 bits. Processors convert signed numbers: of unsigned ones from the half
+    on less the half, which is the sign's bit."""
+    element = f"i{limits.bits}"
+    if limits.low < 0:
+        return e.cast("fptosi", x, element)
+    half = constant(x.type, 2.0 ** (limits.bits - 1))
+    upper = e.compare("oge", x, half)
+    made = e.cast("fptosi", e.select(upper, e.floating("fsub", x, half), x), element)
+    bit = e.select(upper, constant(made.type, -(1 << limits.bits - 1)), constant(made.type, 0))
+    return e.binary("xor", made, bit)

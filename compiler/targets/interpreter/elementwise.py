@@ -10,7 +10,7 @@ import numpy as np
 from ...ir.core import Op
 from ...ir.types import Pointer, Scalar
 from ...tile import elementwise as e
-from .numbers import Array, dtype_of, fused, odd_float, rounded, widened
+from .numbers import Array, dtype_of, fused, odd_float, rounded, truncated, widened
 from .program import Program, evaluates
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -194,7 +194,9 @@ def cast(op: e.Cast, program: Program) -> Sequence[Array]:
                 return (np.asarray(x.astype(dtype_of(to))),)
             wide = x.astype(np.float64) if source.is_float or source.bits < 64 else odd_float(x)
             return (rounded(wide, to, to_zero=op.rounding == "rtz" and source.is_float),)
-        return (np.asarray(widened(x, source).astype(dtype_of(to))),)
+        if source.is_float:
+            return (truncated(x, source, to),)
+        return (np.asarray(x.astype(dtype_of(to))),)
 
 
 @evaluates(e.Bitcast)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...ir.types import F32, Element, Pointer, Scalar
-from ...tile.formats import FORMATS
+from ...tile.formats import FORMATS, IntegerLimits, integer_limits
 
 Array = NDArray[Any]
 
@@ -65,6 +65,22 @@ def rounded(x: Array, scalar: Scalar, *, to_zero: bool = False) -> Array:
         else:
             kept = np.where(np.abs(kept) > largest, np.copysign(np.inf, kept), kept)
         return np.asarray(kept.astype(dtype))
+
+
+def truncated(x: Array, source: Scalar, to: Scalar) -> Array:
+    """Numbers of the float type ``source`` as integers, truncated; what is out of range as on GPUs
+    (:func:`~...tile.formats.integer_limits`)."""
+    limits = integer_limits(source.bits, to.bits, to.is_signed)
+    return limited(x, limits, np.dtype(f"{'i' if to.is_signed else 'u'}{limits.bits // 8}")).astype(dtype_of(to))
+
+
+def limited(x: Array, limits: IntegerLimits, dtype: np.dtype[Any]) -> Array:
+    """Floats as integers of the NumPy dtype that ``limits`` are of."""
+    x = x.astype(np.float64)
+    below, beyond, nan = x <= limits.low - 1.0, x >= limits.high + 1.0, np.isnan(x)  # of 64 bits the limits themselves
+    made = np.where(below | beyond | nan, 0.0, x).astype(dtype)
+    made[below], made[beyond], made[nan] = limits.low, limits.high, limits.nan
+    return made
 
 
 def odd_float(x: Array) -> Array:

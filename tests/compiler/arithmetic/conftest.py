@@ -174,7 +174,7 @@ def exact_integers(x: Array) -> Array:
 
 
 def converted(x: Array, source: str, to: str, to_zero: bool = False) -> Array:
-    """``x`` of the type ``source`` as the type ``to``. Float to integer truncates; out of range is undefined."""
+    """``x`` of the type ``source`` as the type ``to``. Float to integer truncates, out of range as PTX's cvt does."""
     if source == to:
         return x
     wide = x.astype(np.float64) if is_float(source) else x
@@ -183,10 +183,18 @@ def converted(x: Array, source: str, to: str, to_zero: bool = False) -> Array:
     if is_float(to):
         return rounded(wide.astype(np.longdouble), to, to_zero)
     if is_float(source):
-        limit = 2.0 ** (width(to) - is_signed(to))
-        inside = (wide > (-limit - 1 if is_signed(to) else -1)) & (wide < limit)
-        return wrapped(exact_integers(np.trunc(np.where(inside, wide, 0))), to)
+        return wrapped(np.array([_limited(v, source, to) for v in wide.tolist()], object), to)
     return wrapped(exact_integers(x), to)
+
+
+def _limited(value: float, source: str, to: str) -> int:
+    """A number as cvt.rzi gives it, which has no integers of 8 bits: of 16 bits at least, at most the largest of them
+    (as seen on an H100 in kernels of deuteron and of Triton)."""
+    bits = max(width(to), 16)
+    least, largest = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed(to) else (0, 2**bits - 1)
+    if value != value:
+        return 2 ** (bits - 1) if source == "f64" or bits == 64 else 0
+    return largest if value >= largest else least if value <= least else int(value)
 
 
 # Operators ---------------------------------------------------------------------------------------------------
