@@ -126,17 +126,30 @@ _LARGEST_INT32 = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    """The bounds of a run-time loop in one type, and how its index becomes what the program sees."""
+    """The bounds of a run-time loop in one type, and how its index becomes what the program sees. ``rises``: the step
+    is known to be positive."""
 
     lower: tensor
     upper: tensor
     step: tensor
     shown: Callable[[tensor], tensor]
+    rises: bool = True
 
     def last(self) -> tensor:
         """The index of the last iteration, as the program sees it, of a loop that ran to its end."""
-        steps = arithmetic.floordiv(_sub(_sub(self.upper, self.lower), 1), self.step)
+        short = 1 if self.rises else arithmetic.where(self._upwards(), 1, -1)
+        steps = arithmetic.floordiv(_sub(_sub(self.upper, self.lower), short), self.step)
         return self.shown(_add(self.lower, _mul(steps, self.step)))
+
+    def inside(self, index: tensor) -> tensor:
+        """Whether there is an iteration of this index."""
+        below = arithmetic.compare(index, self.upper, "lt")
+        if self.rises:
+            return below
+        return arithmetic.where(self._upwards(), below, arithmetic.compare(index, self.upper, "gt"))
+
+    def _upwards(self) -> tensor:
+        return arithmetic.compare(self.step, 0, "gt")
 
 
 def _runtime_for(frame: Frame, node: ast.For, loop: dynamic_range) -> None:
@@ -180,7 +193,7 @@ def _counter(loop: dynamic_range) -> _Counter:
         raise TypeMismatch("the step of a loop must not be zero")
     lower, upper, stride = (arithmetic.cast_to(p, counted) for p in parts)
     if isinstance(step, tensor) or step > 0:
-        return _Counter(lower, upper, stride, show)
+        return _Counter(lower, upper, stride, show, not isinstance(step, tensor) or not counted.is_signed)
     zero, one = arithmetic.constant(0, counted), arithmetic.constant(1, counted)
     distance = _sub(lower, upper)
     if not counted.is_signed:  # below upper it wraps
@@ -211,7 +224,7 @@ def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block,
     for argument in body.args:
         before.add_argument(argument.type, argument.name)
     with frame.builder.into(before):
-        inside = arithmetic.compare(tensor(before.args[0]), counter.upper, "lt")
+        inside = counter.inside(tensor(before.args[0]))
         flag = arithmetic.logical_and(inside, arithmetic.logical_not(exits.left(before)))
         frame.builder.emit(control.Condition(flag.value, tuple(before.args)))
     inits = (counter.lower.value, *carried.inits(), *exits.inits())

@@ -7,6 +7,8 @@ import pytest
 
 import deuteron as triton
 import deuteron.language as tl
+from deuteron.compiler import knobs
+from deuteron.compiler.errors import KernelAssertionError
 
 SHAPES = tl.constexpr((2, 4))
 
@@ -154,3 +156,60 @@ def to_the_end_of_int32(o_ptr, n):
 def test_loops_end_where_the_next_step_passes_int32(launch) -> None:
     expected = 2 + (40 + 44) + (1 + (5 + 2**30) // 5) + 1000
     assert launch(to_the_end_of_int32, (1,), np.zeros(1, np.int64), 2147483647)[0] == expected
+
+
+@triton.jit
+def ways_down(o_ptr, start, stop, step, never):
+    total = 0
+    for i in range(start, stop, step):
+        total += i
+    tl.store(o_ptr, total * 1000 + i)
+    left = 0
+    for j in range(start, stop, step):
+        if j == never:
+            break
+        left += j
+    tl.store(o_ptr + 1, left * 1000 + j)
+    tl.store(o_ptr + 2, sum_until(start, stop, step, never))
+
+
+@triton.jit
+def sum_until(start, stop, step, never):
+    total = 0
+    for i in range(start, stop, step):
+        total += i
+        if total == never:
+            return -1
+    return total
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), [(10, -3, -3), (10, -2, -3), (7, 6, -1), (3, 11, 2), (5, 6, 9)])
+def test_steps_of_either_sign_may_be_known_at_run_time_alone(launch, start: int, stop: int, step: int) -> None:
+    """Loops that may be left run as often as others, and their index is the last one."""
+    seen = range(start, stop, step)
+    expected = [sum(seen) * 1000 + seen[-1], sum(seen) * 1000 + seen[-1], sum(seen)]
+    assert launch(ways_down, (1,), np.zeros(3, np.int64), start, stop, step, 777)[0].tolist() == expected
+
+
+@triton.jit
+def counted(o_ptr, start, stop, step):
+    trips = 0
+    for _ in range(start, stop, step):
+        trips += 1
+    tl.store(o_ptr, trips)
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_run_time_bounds_at_the_ends_of_int32_are_reached(interpret: bool) -> None:
+    """But on GPUs, where the index wraps, as in Triton. A step of 0 is refused."""
+    with knobs.interpret.scope(interpret):
+        for start, stop, step in [
+            (2147483640, 2147483647, 5),
+            (0, 2147483647, 1 << 30),
+            (-2147483640, -2147483648, -5),
+        ]:
+            found = np.zeros(1, np.int32)
+            counted[(1,)](found, start, stop, step)
+            assert found[0] == len(range(start, stop, step))
+        with pytest.raises((KernelAssertionError, ValueError), match="zero"):
+            counted[(1,)](found, 0, 3, 0)

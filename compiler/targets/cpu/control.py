@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.core import Block, Value
 from ...llvm.typed import Typed, constant
@@ -11,6 +11,7 @@ from ...tile import control
 from ...tile.memory import AtomicCAS, AtomicRMW, Load
 from .arena import Buffer, Stored
 from .chunk import Uniform, llvm_element
+from .debug import require
 from .loops import BasicBlock
 from .lower import CpuLowering, statements
 
@@ -153,30 +154,37 @@ def _phis(
 def lower_for(low: CpuLowering, op: control.For) -> None:
     """Header, body and end; scalars are phis of the header.
 
-    A signed index with a step that is not known to be positive asks for the direction in every iteration.
+    A signed index with a step that is not known to be positive asks for the direction in every iteration. Counted is in
+    64 bits, which the last step of an index of 32 does not pass.
     """
     low.settle_for_region(op)
     slots, inits = _inputs(low, op.inits)
     blocks, e = low.blocks, low.e
     lower, upper, step = (low.scalar(v) for v in (op.lower, op.upper, op.step))
+    if not isinstance(step.number, int):
+        holds = e.compare("ne", step.value, constant(step.value.type, 0))
+        require(low, holds, f"the step of the for loop at {op.location} is zero", "")
+    extension = "sext" if op.lower.type.scalar.is_signed else "zext"
+    first, last, stride = (e.cast(extension, part.value, "i64") for part in (lower, upper, step))
     before = blocks.here
     header, body, after = (blocks.new(n) for n in ("for", "body", "end"))
     blocks.jump(header)
     blocks.enter(header)
-    index = blocks.fresh(lower.value.type, "i")
-    more = _goes_on(low, op, index, upper.value, step)
+    index = blocks.fresh("i64", "i")
+    more = _goes_on(low, op, index, last, replace(step, value=stride))
     blocks.branch(more, body, after)
     blocks.enter(body)
     low.live.enter_loop()
     low.live.define(op.body.args)
-    low.scalars[op.body.args[0]] = Uniform(index, 0, None, min(lower.divisor, step.divisor))
+    seen = e.cast("trunc", index, lower.value.element)
+    low.scalars[op.body.args[0]] = Uniform(seen, 0, None, min(lower.divisor, step.divisor))
     slots.bind(low, op.body.args[1:])
     following = _region(low, op.body, slots)
-    following_index = e.binary("add", index, step.value)
+    following_index = e.binary("add", index, stride)
     blocks.jump(header)
-    last = blocks.here
-    _phis(low, header, slots, [(inits, before), (following, last)])
-    blocks.phi(header, index, [(lower.value, before), (following_index, last)])
+    latch = blocks.here
+    _phis(low, header, slots, [(inits, before), (following, latch)])
+    blocks.phi(header, index, [(first, before), (following_index, latch)])
     slots.unbind(low, op.body.args[1:])
     low.live.leave_loop()
     blocks.enter(after)

@@ -20,9 +20,13 @@ def assume(low: CpuLowering, op: debug.Assume) -> None:
 
 @statements(debug.Assert)
 def lower_assert(low: CpuLowering, op: debug.Assert) -> None:
-    """The first failure ends the thread's run; the launcher stops the others and raises."""
-    holds = _all_true(low, op)
-    low.messages.append((op.message, str(op.location) if op.location else ""))
+    """As :func:`require`, of all elements."""
+    require(low, _all_true(low, op), op.message, str(op.location) if op.location else "")
+
+
+def require(low: CpuLowering, holds: Typed, message: str, place: str) -> None:
+    """What does not hold ends the thread's run, the first time; the launcher stops the others and raises."""
+    low.messages.append((message, place))
     failed, after = low.blocks.new("failed"), low.blocks.new("holds")
     low.blocks.branch(holds, after, failed)
     low.blocks.enter(failed)
