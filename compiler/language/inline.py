@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from ..python_text import remember
 from .constexpr import unwrap
 from .context import active, wrapping
 from .typed import untyped
@@ -57,6 +58,7 @@ class LibraryFunction(Inlinable):
     """
 
     def __init__(self, function: types.FunctionType) -> None:
+        remember(function)
         self.function = function
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
@@ -87,6 +89,7 @@ class ConstexprFunction(Inlinable):
     """A function of compile-time values: kernels evaluate it while they are compiled, Python calls it as it is."""
 
     def __init__(self, function: types.FunctionType) -> None:
+        remember(function)
         self.function = function
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__

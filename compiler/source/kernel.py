@@ -20,6 +20,7 @@ from ..language.aggregate import AggregateType, Initializer
 from ..language.constexpr import unwrap
 from ..language.inline import ConstexprFunction, Inlinable, LibraryFunction
 from ..language.named import field_names
+from ..python_text import text_of
 from .arguments import Argument, spelled
 from .identity import class_content, class_text, float_text, identity
 from .modules import LANGUAGE_TYPES, LanguageModule, suggest
@@ -108,28 +109,30 @@ class KernelSource:
     @staticmethod
     def from_function(function: types.FunctionType) -> KernelSource:
         """A Python function of the running program; its globals give meaning to its free names."""
+        original = inspect.unwrap(function)
         try:
-            lines, first = inspect.getsourcelines(function)
-        except (OSError, TypeError) as error:
+            text = text_of(original)
+        except OSError as error:
             raise CompilationError(
                 f"the source of {function.__qualname__} is not available",
                 hint="define kernels in a file, not in an interactive prompt",
             ) from error
-        text = "".join(lines)
-        filename = inspect.getsourcefile(function) or "<unknown>"
-        dedented = textwrap.dedent(text)
-        tree = parse_text(dedented, filename)
-        (node,) = tree.body
-        if not isinstance(node, ast.FunctionDef):
+        body = parse_text(textwrap.dedent("".join(text.lines)), text.filename).body
+        if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
             raise UnsupportedSyntax(f"{function.__qualname__} is not a plain function")
+        if body[0].name != original.__code__.co_name:
+            raise CompilationError(
+                f"the source of {function.__qualname__} is not available: {text.filename} has changed since",
+                hint="import it again, or run the program again",
+            )
         return KernelSource(
             function.__name__,
-            filename,
-            node,
+            text.filename,
+            body[0],
             LiveNamespace(function),
-            tuple(text.splitlines()),
-            first,
-            len(lines[0]) - len(lines[0].lstrip()),
+            tuple(line.rstrip("\r\n") for line in text.lines),
+            text.first_line,
+            len(text.lines[0]) - len(text.lines[0].lstrip()),
             {p.name: p.default for p in inspect.signature(function).parameters.values() if p.default is not p.empty},
         )
 

@@ -9,7 +9,6 @@ Everything else, names, lines and closures among it, stays as it was.
 from __future__ import annotations
 
 import ast
-import inspect
 import textwrap
 from functools import lru_cache
 from types import CodeType, FunctionType
@@ -19,6 +18,7 @@ from ...language.arithmetic import as_condition, logical_not
 from ...language.tensor import tensor
 from ...language.truth import decides, joined
 from ...language.typed import Typed
+from ...python_text import PythonText, text_of
 from .numbers import annotated, assigned
 
 #: Names with a dot are nobody else's in a kernel. The last one is of what stands for an operand that is not evaluated.
@@ -156,22 +156,23 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 def rewritten(function: FunctionType) -> CodeType:
     """The code of a function that means what it means compiled; its own where nothing differs, or where it has no
     text."""
-    code = function.__code__
-    return _rewritten(code, code.co_filename)  # codes are equal whatever file they are of
+    try:
+        return _rewritten(function.__code__, text_of(function))
+    except OSError:
+        return function.__code__
 
 
 @lru_cache(maxsize=1024)
-def _rewritten(code: CodeType, filename: str) -> CodeType:
+def _rewritten(code: CodeType, text: PythonText) -> CodeType:
     try:
-        lines, first = inspect.getsourcelines(code)
-        module = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError):
+        module = ast.parse(textwrap.dedent("".join(text.lines)))
+    except SyntaxError:
         return code
     rewriting = _Rewriting()
-    (node,) = module.body
-    if not isinstance(node, ast.FunctionDef):
+    node = module.body[0]
+    if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
         return code
-    ast.increment_lineno(module, first - 1)
+    _place(module, text)
     node.decorator_list = []
     node.body = [rewriting.visit(statement) for statement in node.body]
     if not (rewriting.held or rewriting.changed):
@@ -179,8 +180,20 @@ def _rewritten(code: CodeType, filename: str) -> CodeType:
     if code.co_freevars:  # they are free again as what a function around it binds
         module = ast.parse(f"def around({', '.join(code.co_freevars)}): pass")
         cast(ast.FunctionDef, module.body[0]).body = [node]
-    made = compile(ast.fix_missing_locations(module), filename, "exec", dont_inherit=True)
+    made = compile(ast.fix_missing_locations(module), code.co_filename, "exec", dont_inherit=True)
     return _inside(_inside(made, "around") if code.co_freevars else made, code.co_name)
+
+
+def _place(module: ast.Module, text: PythonText) -> None:
+    """Lines and columns of a function whose text was parsed by itself, without its indentation, as in its file."""
+    indent = len(text.lines[0]) - len(text.lines[0].lstrip())
+    for node in ast.walk(module):
+        if isinstance(node, ast.stmt | ast.expr):
+            node.lineno += text.first_line - 1
+            node.col_offset += indent
+            if node.end_lineno is not None and node.end_col_offset is not None:
+                node.end_lineno += text.first_line - 1
+                node.end_col_offset += indent
 
 
 def _inside(code: CodeType, name: str) -> CodeType:

@@ -11,6 +11,7 @@ from ... import knobs
 from ...errors import CompilationError, LaunchError
 from ...language.context import current
 from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
+from ...python_text import remember
 from ...source.kernel import KernelSource
 from ..arrays.arguments import Key, describe, readers, tensor_classes
 from ..eager.launch import InterpretedLaunch, StandInLaunch
@@ -57,6 +58,7 @@ class JITFunction(DescribedKernel):
         self.fn: types.FunctionType | None = None
         if isinstance(kernel, types.FunctionType):
             self.fn = kernel
+            remember(kernel)
             functools.update_wrapper(self, kernel)
             functions[function_name(self)] = self
         elif isinstance(kernel, KernelSource):
