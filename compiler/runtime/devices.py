@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from .. import knobs
 from ..errors import DeviceError
 from ..signature import scattered
-from .arrays.arguments import readers
+from .arrays.arguments import NOWHERE, readers
 from .cpu.device import CpuDevice
 from .cuda.device import CudaDevice
 from .cuda.driver import cuda_device_count, why_no_cuda
@@ -65,8 +65,9 @@ def device_of(arguments: Mapping[str, object]) -> Device:
     for value in scattered(arguments).values():
         if hasattr(value, "dtype") or hasattr(value, "shape") or hasattr(value, "__dlpack__"):
             key, _ = readers[type(value)](value)
-            if isinstance(key, str) and key.startswith(("*", "tensordesc<")):
-                return get_device(key.partition("@")[2] or "cpu")
+            text, _, home = key.partition("@") if isinstance(key, str) else ("", "", "")
+            if text.startswith(("*", "tensordesc<")) and home != NOWHERE:
+                return get_device(home or "cpu")
     return default_device()
 
 

@@ -19,14 +19,17 @@ FLOAT, HALF = Dtype("float32"), Dtype("float16")
 class Tensor:
     """What launches ask of a tensor."""
 
-    def __init__(self, address: int = 0x7F0000001000, dtype: Dtype = FLOAT, device: int = 0) -> None:
-        self.address, self.dtype, self.device_index = address, dtype, device
+    def __init__(self, address: int = 0x7F0000001000, dtype: Dtype = FLOAT, device: int = 0, elements: int = 1) -> None:
+        self.address, self.dtype, self.device_index, self.elements = address, dtype, device, elements
 
     def data_ptr(self) -> int:
         return self.address
 
     def get_device(self) -> int:
         return self.device_index
+
+    def numel(self) -> int:
+        return self.elements
 
 
 Tensor.__module__, Tensor.__qualname__ = "torch", "Tensor"

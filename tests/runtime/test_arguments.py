@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_torch import Tensor
 
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.arrays.arguments import readers
+from deuteron.compiler.runtime.arrays.descriptor import TensorDescriptor
 from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted
 
 
@@ -174,3 +176,40 @@ def test_types_that_a_decorator_declares_count(kernel, wanted: str) -> None:
     made = kernel[(1,)](x, 3)
     assert x[0] == 3
     assert str(made.signature["v"]) == wanted
+
+
+class Described:
+    """An array of torch's meta device, or one of its fake tensors."""
+
+    dtype = "float32"
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+class Meta(Tensor):
+    """The same of torch's own class, which launches read in place."""
+
+
+@pytest.mark.parametrize("x", [Described(4), Meta(0, device=-1), TensorDescriptor(Described(4), [4], [1], [4])])
+def test_arrays_without_memory_are_not_launched(x: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=r"copy: argument 'x' \(.*\) has no memory"):
+            copy[(1,)](x, np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("x", [Described(4), Meta(0, device=-1)])
+def test_arrays_without_memory_describe_what_will_be_launched(x: Any) -> None:
+    compiled = copy.warmup(x, x)
+    assert compiled is copy.warmup("*f32:16", "*f32:16")
+    with pytest.raises(LaunchError, match=r"copy: argument 'x' \(.*\) has no memory"):
+        compiled[(1,)](x, np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("x", [Described(0), Described(3, 0), Meta(0, device=-1, elements=0)])
+def test_empty_arrays_need_no_memory(recorder: Any, x: Any) -> None:
+    copy[(1,)](x, np.zeros(4, np.float32))
+    assert recorder.launches[-1][2][0] == 0

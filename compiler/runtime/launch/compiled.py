@@ -16,7 +16,7 @@ from ...folders import make_folder
 from ...language.constexpr import unwrap
 from ...launch_recipe import PROGRAMS, Guard
 from ...signature import ArgumentType, is_hidden, scattered
-from ..arrays.arguments import describe, readers
+from ..arrays.arguments import NOWHERE, describe, readers, without_memory
 from ..arrays.descriptor import TensorDescriptor, spread
 from ..device import Device
 from ..devices import default_device, get_device
@@ -366,6 +366,8 @@ def check_argument(
             f"{kernel}: argument {name!r} is a {describe(value)}, the kernel was compiled for {wanted}",
             hint=f"pass {'an array' if wanted.pointer else 'a number'} of {wanted.dtype}",
         )
+    if device == NOWHERE:
+        raise without_memory(kernel, name, value)
     if wanted.divisibility > 1 and machine_value % wanted.divisibility:
         raise LaunchError(
             f"{kernel}: argument {name!r} is not a multiple of {wanted.divisibility}, as the signature promised "

@@ -27,7 +27,7 @@ from .hooks import installed
 from .kernel import Launch, Prepared, Specialization
 from .launcher import Warm, compile_for_launch, compile_later, prepare
 from .pending import PendingKernel, active_mode
-from .specialize import describes, specialize
+from .specialize import describes, refuse_described, specialize
 from .stand_in import standing
 from .watch import Watch
 
@@ -244,6 +244,7 @@ class JITFunction(DescribedKernel):
             self._refuse_extra(extra)
         self._check_options(options)
         arguments = dict(zip(self.arg_names, args, strict=True))
+        refuse_described(self, arguments)
         launch = specialize(self, arguments, options)
         if standing.by is not None:
             made: Prepared = StandInLaunch(self, launch, standing.by)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...errors import LaunchError
 from ...signature import ArgumentType, flattened, parse_argument_type
 from ...target import Target
-from ..arrays.arguments import describe, readers
+from ..arrays.arguments import NOWHERE, describe, readers, without_memory
 from ..arrays.dtypes import canonical_dtype
 from ..arrays.placeholder import PlaceholderArray
 from ..device import Device
@@ -60,6 +60,14 @@ def specialize(
     return Launch(variant, device, tuple(found.passed), found.known, anywhere=not found.homes)
 
 
+def refuse_described(kernel: Kernel, arguments: Mapping[str, object]) -> None:
+    """Raise LaunchError if one of the arguments of a launch is an array without memory."""
+    for parameter in kernel.parameters:
+        for leaf, value in parts_of(parameter, arguments[parameter.name]):
+            if str(kernel.read(leaf, value)).endswith(f"@{NOWHERE}"):
+                raise without_memory(kernel.__name__, leaf.name, value)
+
+
 def describes(kernel: Kernel, arguments: Mapping[str, object]) -> bool:
     """Whether some of the arguments of a warm-up only say what will be passed."""
     leaves = [part for p in kernel.parameters for part in parts_of(p, arguments[p.name])]
@@ -82,7 +90,7 @@ class _Found:
         """An argument with a type; ``value`` is None where it was only described."""
         text, _, device = key.partition("@")
         kind = parse_argument_type(text)
-        if kind.pointer and (device or value is not None):
+        if kind.pointer and (device or value is not None) and device != NOWHERE:
             self.arrays[name], self.homes[name] = value, device or "cpu"
         if kind.is_one:
             self.constants[name] = 1
