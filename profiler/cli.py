@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import runpy
 import sys
 import threading
 import traceback
@@ -12,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from deuteron.compiler import knobs
+from deuteron.compiler.as_main import frames_of_main, main_kept, run_as_main
 from deuteron.compiler.errors import DeuteronError
 
 from .api import start_session
@@ -100,23 +100,18 @@ def _run(script: str, arguments: list[str], is_pytest: bool) -> int:
         import pytest
 
         return int(pytest.main(arguments))
-    argv, path = sys.argv, list(sys.path)
-    sys.argv = [script, *arguments]
-    # As `python script.py` does.
-    sys.path.insert(0, str(Path(script).resolve().parent))
     try:
-        runpy.run_path(script, run_name="__main__")
+        with main_kept():
+            run_as_main(script, arguments)
     except SystemExit as error:
         return _exit_code(error)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        traceback.print_exception(KeyboardInterrupt, error, frames_of_main(error))
         return 130
-    except Exception:
+    except Exception as error:
         print("An error occurred while executing the script:", file=sys.stderr)
-        traceback.print_exc()
+        traceback.print_exception(type(error), error, frames_of_main(error))
         return 1
-    finally:
-        sys.argv = argv
-        sys.path[:] = path
     return 0
 
 

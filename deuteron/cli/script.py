@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from deuteron.compiler.as_main import frames_of_main, main_kept, run_as_main
 from deuteron.compiler.errors import DeuteronError
 
 from .errors import CommandError
@@ -25,11 +25,9 @@ def run_script(script: Path, arguments: Sequence[str]) -> str | None:
     if not script.is_file():
         what = f"{script} is a folder" if script.is_dir() else f"there is no file {script}"
         raise CommandError(what, hint="name a Python file, and after it its arguments")
-    argv, path = sys.argv, list(sys.path)
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
     try:
-        runpy.run_path(str(script), run_name="__main__")
+        with main_kept():
+            run_as_main(str(script), arguments)
     except SystemExit as end:
         if end.code is None or end.code == 0:
             return None
@@ -38,20 +36,14 @@ def run_script(script: Path, arguments: Sequence[str]) -> str | None:
             return "it exited with a message"
         return f"it exited with {end.code}"
     except Exception as error:
-        _print_from(error, script)
+        _print(error)
         return f"it raised {type(error).__name__}"
-    finally:
-        sys.argv = argv
-        sys.path[:] = path
     return None
 
 
-def _print_from(error: Exception, script: Path) -> None:
+def _print(error: Exception) -> None:
     """Print the traceback of ``error`` without the frames before the script's, or what it says if it is one of ours."""
     if isinstance(error, DeuteronError):
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return
-    frames = error.__traceback__
-    while frames is not None and Path(frames.tb_frame.f_code.co_filename) != script:
-        frames = frames.tb_next
-    traceback.print_exception(type(error), error, frames)
+    traceback.print_exception(type(error), error, frames_of_main(error))

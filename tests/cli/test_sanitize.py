@@ -76,6 +76,14 @@ def test_a_script_that_does_not_run_to_its_end(run, tmp_path: Path, text: str, w
     assert "runpy" not in ran.err
 
 
+def test_a_script_finds_its_files_from_any_folder(
+    run, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script.write_text(f"import os\nos.chdir('/')\nassert os.path.isfile(__file__), __file__\n{script.read_text()}")
+    monkeypatch.chdir(script.parent)
+    assert run("sanitize", script.name, "32").code == 0
+
+
 def test_what_was_found_before_a_script_fails_counts(run, script: Path) -> None:
     script.write_text(script.read_text() + "\nraise RuntimeError\n")
     assert run("sanitize", script, "24").code == 1

@@ -54,8 +54,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_program_runs_with_its_arguments(tmp_path: Path):
     script = tmp_path / "program.py"
-    script.write_text(PROGRAM)
-    done = run(str(script), "a", "--b")
+    script.write_text(f"{PROGRAM}\nimport os\nos.chdir('/')\nassert os.path.isfile(__file__), __file__\n")
+    done = run(os.path.relpath(script), "a", "--b")
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "['a', '--b'] __main__"
 

@@ -64,7 +64,7 @@ def test_a_script_is_profiled_from_start_to_end(script: Path) -> None:
         ("raise SystemExit(7)", 7, ""),
         ("import sys; sys.exit('went wrong')", 1, "went wrong"),
         ("raise KeyError('boom')", 1, "KeyError: 'boom'"),
-        ("raise KeyboardInterrupt", 130, ""),
+        ("raise KeyboardInterrupt", 130, "line 3, in <module>\n    raise KeyboardInterrupt\nKeyboardInterrupt\n"),
         ("import deuteron.profiler as p; p.finalize(3)", 1, "only session 0"),
     ],
 )
@@ -76,6 +76,11 @@ def test_exit_codes_and_the_profile_is_written_anyway(
     assert proton_main([str(script)]) == code
     assert message in capsys.readouterr().err
     assert Profile.read("proton.hatchet").node(("A",)).metrics == {"m": 1}
+
+
+def test_a_script_finds_its_files_from_any_folder(tmp_path: Path) -> None:
+    (tmp_path / "s.py").write_text("import os\nos.chdir('/')\nassert os.path.isfile(__file__), __file__\n")
+    assert proton_main(["-n", str(tmp_path / "out"), "s.py"]) == 0
 
 
 def test_pytest_is_profiled_and_its_exit_code_returned(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from deuteron.compat.alias import install_for_all
+from deuteron.compiler.as_main import run_as_main
 
 
 def main(arguments: list[str]) -> int:
@@ -21,14 +22,12 @@ def main(arguments: list[str]) -> int:
         return 0 if arguments and arguments != ["-m"] else 2
     if arguments[0] == "-m":
         return _run_module(arguments[1], arguments[2:])
-    script = Path(arguments[0])
-    if not script.is_file():
+    script, *rest = arguments
+    if not Path(script).is_file():
         print(f"error: there is no file {script}", file=sys.stderr)
         return 2
     install_for_all()
-    sys.argv = arguments
-    sys.path.insert(0, str(script.parent))
-    runpy.run_path(str(script), run_name="__main__")
+    run_as_main(script, rest)
     return 0
 
 
