@@ -41,7 +41,9 @@ from .settings import Settings
 SCHEMA = 1
 _MANIFEST, _TABLES, _FILES = "manifest.json", "tables/", "files/"
 #: What is kept beside the database, as paths below the data directory.
-_KEPT = re.compile(r"profiles/[0-9a-f]{64}\.hatchet|keys/own\.pem|keys/trusted/[\w.-]+\.json|predictors\.bundle")
+_KEPT = re.compile(
+    r"profiles/[0-9a-f]{64}\.hatchet|keys/(own\.pem|services\.json|trusted/[\w.-]+\.json)|predictors\.bundle"
+)
 _BATCH = 1000  # rows
 _LONGEST_MANIFEST, _LONGEST_ROW = 1 << 20, 1 << 28  # bytes
 _REVISION_TABLE = "alembic_version"

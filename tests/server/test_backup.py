@@ -20,6 +20,8 @@ from deuteron.server import Settings
 from deuteron.server.backup import BackupError, back_up, refuse_unfinished, restore
 from deuteron.server.database import make_engine
 from deuteron.server.models import Base
+from deuteron.tuner.records.key_folder import KeyFolder
+from deuteron.tuner.records.signature import SigningKey
 
 ROWS = 30
 TABLES = [table.name for table in Base.metadata.sorted_tables]
@@ -134,6 +136,22 @@ def test_files_come_back_and_are_private(made: Path, tmp_path: Path) -> None:
         "profiles",
         "keys",
     }
+
+
+def test_services_that_showed_a_key_show_no_other_first_after_a_restore(tmp_path: Path) -> None:
+    """Whether their key was trusted for good, as the first one, or is forgotten by now."""
+    keys = KeyFolder(tmp_path / "first" / "keys")
+    keys.own_or_new()
+    good, first, forgotten, other = (SigningKey.generate().public_key for _ in range(4))
+    keys.trust(good, "a person's choice", service="http://a")
+    assert keys.trust_first(first, "http://b") and keys.trust_first(forgotten, "http://c")
+    keys.forget(next(key for key in keys.trusted() if key.public_key == forgotten))
+    migrations.upgrade(service(tmp_path / "first").database_url)
+    back_up(service(tmp_path / "first"), tmp_path / "made.zip")
+    restore(service(tmp_path / "second"), tmp_path / "made.zip")
+    restored = KeyFolder(tmp_path / "second" / "keys")
+    assert [restored.trust_first(other, f"http://{name}") for name in "abcd"] == [False, False, False, True]
+    assert restored.own_path.read_bytes() == keys.own_path.read_bytes()
 
 
 def test_profiles_that_are_not_there_are_counted(tmp_path: Path) -> None:
