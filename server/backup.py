@@ -34,9 +34,13 @@ from deuteron.compiler.errors import DeuteronError
 from deuteron.tuner.event_log import sync_folder
 
 from .database import make_engine
+from .dispatch.ingest import Ingest
 from .files import write_whole
+from .metrics import Metrics
 from .models import Base, JobRow
 from .settings import Settings
+from .signals import JobSignals
+from .store import ServiceStore
 
 SCHEMA = 1
 _MANIFEST, _TABLES, _FILES = "manifest.json", "tables/", "files/"
@@ -129,6 +133,7 @@ def restore(settings: Settings, source: Path) -> Backup:
             for member, path in files.items():
                 _restore_file(archive, member, settings.home / path)
             migrations.upgrade(settings.database_url)
+            _release_running(settings)
         except BaseException:
             _undo_unfinished(settings)
             raise
@@ -291,6 +296,16 @@ def _restore_rows(archive: zipfile.ZipFile, backup: Backup, url: str) -> None:
                 _insert(archive, connection, table, backup.rows[table.name])
     finally:
         engine.dispose()
+
+
+def _release_running(settings: Settings) -> None:
+    """No run goes on from a backup: what one has reported since, nobody here knows. Its job is queued with the trials
+    that are there. A worker that still measures it hands over all that it has, stops and is free for the next job."""
+    store = ServiceStore.open(settings.database_url)
+    try:
+        Ingest(settings, store, JobSignals(), Metrics()).release_running("a backup was restored")
+    finally:
+        store.close()
 
 
 def _insert(archive: zipfile.ZipFile, connection: sa.Connection, table: sa.Table, expected: int) -> None:

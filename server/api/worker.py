@@ -83,9 +83,10 @@ def get_neighbours(
 
 @router.post("/jobs/{job_id}/events", summary="Deliver events")
 def deliver(job_id: str, body: EventsBody, context: ContextDep, _worker: WorkerPrincipal) -> ReceiptAnswer:
-    """Safe to repeat: an event is known by its run and its number."""
+    """Safe to repeat: an event is known by its run and its number. Nothing is stored where the event `after` is not
+    there, as in a backup that is older; then `missing` is true, and the run sends all of its events again."""
     events = [Delivery(item.sequence, item.event) for item in body.events]
-    return _answer(context.ingest.deliver(job_id, claim_id=body.claim_id, events=events))
+    return _answer(context.ingest.deliver(job_id, claim_id=body.claim_id, events=events, after=body.after))
 
 
 @router.post("/jobs/{job_id}/heartbeat", summary="Stay in charge of a job")
@@ -169,4 +170,4 @@ async def upload_profile(
 
 
 def _answer(receipt: Receipt) -> ReceiptAnswer:
-    return ReceiptAnswer(proceed=receipt.proceed, cancel=receipt.cancel)
+    return ReceiptAnswer(proceed=receipt.proceed, cancel=receipt.cancel, missing=receipt.missing)

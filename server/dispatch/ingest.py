@@ -4,6 +4,8 @@ The rules that make kill -9 harmless live here:
 
 * A worker writes each event to its spool before it sends it, and sends it until it is acknowledged. An event
   is (job, run, line of the spool); one that is stored already is acknowledged and skipped.
+* A delivery says which event was acknowledged last. A database that has not got that one any more, as an older backup
+  or a replica that lagged, has lost some: nothing of the delivery is stored, and the worker begins again with line 1.
 * A finished trial is a fact: trials of a run that lost its job are still stored, though not those of a run that
   never had it. Anything that changes the job's state counts only from the run that owns the job.
 """
@@ -61,10 +63,12 @@ class Delivery(Document, frozen=True):
 
 
 class Receipt(Document, frozen=True):
-    """The server's answer to a run: ``proceed`` is False when the run must stop measuring."""
+    """The server's answer to a run: ``proceed`` is False when the run must stop measuring. ``missing``: of what was
+    acknowledged to it some is gone, so it has to send everything again."""
 
     proceed: bool
     cancel: bool
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +121,9 @@ class Ingest:
             raise JobIsFinal(f"job {job_id} has used its {before.attempts} attempts")
         return Claim(job, finished)
 
-    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
-        """Store a worker's events. Safe to repeat.
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery], *, after: int = 0) -> Receipt:
+        """Store a worker's events. Safe to repeat. ``after``: the number of the last event that was acknowledged to the
+        run; 0 from one that begins with its first.
 
         Raises:
             NotFound: no such job, or the run never had it.
@@ -136,6 +141,8 @@ class Ingest:
             job = tx.jobs.lock(job_id)
             if job.claim_id != claim_id and not tx.events.knows_run(job_id, claim_id):
                 raise NotFound(f"job {job_id} was never given to the run {claim_id!r}", hint="claim the job first")
+            if after and not tx.events.delivered(job_id, claim_id, [after]):
+                return self._receipt(tx, job_id, claim_id, missing=True)
             for sequence in tx.events.delivered(job_id, claim_id, list(told)):
                 del told[sequence]
             for item, event in told.values():
@@ -179,6 +186,13 @@ class Ingest:
         self.metrics.count("runs_lost")
         self.signals.notify(job_id)
         return job
+
+    def release_running(self, reason: str) -> None:
+        """All runs are gone, and not one of them is to blame."""
+        with self.store.read() as tx:
+            running = tx.jobs.in_state(JobState.RUNNING)
+        for job in running:
+            self.release(job.id, reason=reason, refund=True)
 
     def fail(self, job_id: str, error: str) -> None:
         """End a job for a reason that trying again would not change."""
@@ -264,9 +278,9 @@ class Ingest:
     def _advance(self, tx: Transaction, job_id: str) -> None:
         tx.jobs.advance(job_id, trials=tx.trials.count(job_id), last_event=tx.events.last_id(job_id))
 
-    def _receipt(self, tx: Transaction, job_id: str, claim_id: str) -> Receipt:
+    def _receipt(self, tx: Transaction, job_id: str, claim_id: str, *, missing: bool = False) -> Receipt:
         renewed = tx.jobs.renew(job_id, claim_id=claim_id, lease=self.lease)
-        return Receipt(proceed=renewed, cancel=tx.jobs.get(job_id).cancel_requested)
+        return Receipt(proceed=renewed, cancel=tx.jobs.get(job_id).cancel_requested, missing=missing)
 
 
 def check_event(job: Job, event: TuneEvent) -> None:

@@ -64,11 +64,13 @@ class Link:
                 attempt += 1
         return answer
 
-    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
-        """Hand over events, in order; safe to repeat. Raises as :meth:`claim`."""
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery], *, after: int = 0) -> Receipt:
+        """Hand over events, in order; safe to repeat. ``after``: the number of the last one that was acknowledged.
+        Raises as :meth:`claim`."""
         body: dict[str, object] = {
             "claim_id": claim_id,
             "events": [item.to_json() for item in events],
+            "after": after,
         }
         return self._post(f"/v1/worker/jobs/{job_id}/events", body, Receipt)
 

@@ -117,14 +117,14 @@ class Reporter:
                 self._changed.wait_for(lambda: self._closing or (self._online and bool(self._spool.unsent(1))), pause)
                 held = last_contact + DELIVERY_PAUSE_S - time.monotonic()
                 self._changed.wait_for(lambda: self._closing or self._waiting > 0, max(held, 0.0))
-                closing, batch = self._closing, self._spool.unsent()
+                closing, batch, after = self._closing, self._spool.unsent(), self._spool.acknowledged
             if closing:
                 return
             if not batch and time.monotonic() - last_contact < _CANCEL_POLL_S:
                 continue
             try:
                 if batch:
-                    receipt = self._link.deliver(self._job_id, self._claim_id, batch)
+                    receipt = self._link.deliver(self._job_id, self._claim_id, batch, after=after)
                 else:
                     receipt = self._link.heartbeat(self._job_id, self._claim_id)
             except ServiceUnreachable as error:
@@ -135,7 +135,9 @@ class Reporter:
                 if not is_unwanted(error.status):
                     self._give_up()
                     return
-                receipt = Receipt(proceed=False, cancel=True)
+                last_contact = time.monotonic()
+                self._note_refusal(len(batch))
+                continue
             last_contact = time.monotonic()
             self._note_receipt(receipt, len(batch))
 
@@ -159,5 +161,17 @@ class Reporter:
             self._stop.set()
         with self._changed:
             self._online = True
-            self._spool.acknowledge(sent)
+            if receipt.missing:
+                logger.warning("job %s: the server has lost events of this run; all are sent again", self._job_id)
+                self._spool.rewind()
+            else:
+                self._spool.acknowledge(sent)
+            self._changed.notify_all()
+
+    def _note_refusal(self, sent: int) -> None:
+        """The server will never want all of these events: stop the run, and hand over the others."""
+        self._stop.set()
+        with self._changed:
+            self._online = True
+            self._spool.drop(sent)
             self._changed.notify_all()

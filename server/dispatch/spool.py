@@ -42,6 +42,8 @@ class Spool:
         self._log = EventLog(self.path)
         self._next = 1
         self._unsent: list[Delivery] = []
+        #: The number of the last event that the server has stored.
+        self.acknowledged = 0
 
     def append(self, event: dict[str, object]) -> bool:
         """Write an event with the next sequence number; whether it is on disk."""
@@ -63,7 +65,19 @@ class Spool:
 
     def acknowledge(self, count: int) -> None:
         """The server has the first ``count`` of the unsent events."""
+        if count:
+            self.acknowledged = self._unsent[count - 1].sequence
+        self.drop(count)
+
+    def drop(self, count: int) -> None:
+        """The server does not want the first ``count`` of the unsent events, or not all of them."""
         del self._unsent[:count]
+
+    def rewind(self) -> None:
+        """The server has lost events: all of them are to be sent again, from the first one on."""
+        known = {item.sequence: item for item in (*_read(self.path, self._log.recover()), *self._unsent)}
+        self._unsent = [known[number] for number in sorted(known)]
+        self.acknowledged = 0
 
     def close(self) -> None:
         """Let go of the file; it is deleted when everything in it was acknowledged."""

@@ -155,7 +155,7 @@ class DaskDispatcher:
             self._serve(self._engine)
             self._forget_engine(self._engine)
         if self._embedded and self._closing.is_set():
-            self._release_running("the server was stopped", refund=True)
+            self._ingest.release_running("the server was stopped")
 
     def _forget_engine(self, engine: Engine) -> None:
         if not self._closing.is_set():
@@ -231,7 +231,7 @@ class DaskDispatcher:
         while len(list(spool.iterdir())) > unwanted and time.monotonic() < deadline:
             time.sleep(0.1)  # a worker of the old server is still on its way out
             unwanted = self._store_leftovers(spool)
-        self._release_running("the server was restarted", refund=True)
+        self._ingest.release_running("the server was restarted")
 
     def _store_leftovers(self, spool: Path) -> int:
         """How many files stay that nobody holds: they are of no job of this database."""
@@ -246,12 +246,6 @@ class DaskDispatcher:
                 continue
             leftover.path.unlink(missing_ok=True)
         return unwanted
-
-    def _release_running(self, reason: str, *, refund: bool = False) -> None:
-        with self._store.read() as tx:
-            running = tx.jobs.in_state(JobState.RUNNING)
-        for job in running:
-            self._ingest.release(job.id, reason=reason, refund=refund)
 
     def _submit_queued(self, engine: Engine) -> None:
         """Give the engine as many of the jobs that wait as there are workers free for them; where no worker is known,

@@ -59,7 +59,7 @@ class CountingLink:
         self.taken: list[int] = []
         self.status = status
 
-    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery], *, after: int = 0) -> Receipt:
         if self.status is not None:
             raise ServiceError("no", status=self.status, problem={})
         if len(events) > 1000:

@@ -184,7 +184,7 @@ class NotingLink:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery], *, after: int = 0) -> Receipt:
         self.heard += [str(item.event["kind"]) for item in events]
         return Receipt(proceed=True, cancel=False)
 
@@ -274,7 +274,7 @@ class RefusingLink:
     def __init__(self, status: int) -> None:
         self.status = status
 
-    def deliver(self, job_id: str, claim_id: str, events: Any) -> Receipt:
+    def deliver(self, job_id: str, claim_id: str, events: Any, *, after: int = 0) -> Receipt:
         raise ServiceError("no", status=self.status, problem={})
 
     heartbeat = deliver
@@ -286,7 +286,7 @@ def test_a_full_disk_does_not_throw_away_what_is_measured(tmp_path: Path, monkey
     class TakingLink:
         took: ClassVar[list[int]] = []
 
-        def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+        def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery], *, after: int = 0) -> Receipt:
             self.took.extend(item.sequence for item in events)
             return Receipt(True, False)
 
@@ -308,7 +308,7 @@ class SlowLink:
     def __init__(self) -> None:
         self.answers, self.took = threading.Event(), list[int]()
 
-    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+    def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery], *, after: int = 0) -> Receipt:
         assert self.answers.wait(30)
         self.took.extend(item.sequence for item in events)
         return Receipt(True, False)
@@ -335,7 +335,7 @@ def test_events_go_to_the_server_some_at_a_time(tmp_path: Path, monkeypatch: pyt
     deliveries: list[list[int]] = []
 
     class Link(SlowLink):
-        def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery]) -> Receipt:
+        def deliver(self, job_id: str, claim_id: str, events: Sequence[Delivery], *, after: int = 0) -> Receipt:
             deliveries.append([item.sequence for item in events])
             return super().deliver(job_id, claim_id, events)
 

@@ -105,14 +105,26 @@ class ClaimAnswer(BaseModel):
     finished: list[FinishedTrial]
 
 
+_LAST_NUMBER = 2**31 - 1
+
+
 class DeliveryBody(Body):
-    sequence: Annotated[int, Field(ge=1, le=2**31 - 1), JSON_NUMBER]
+    sequence: Annotated[int, Field(ge=1, le=_LAST_NUMBER), JSON_NUMBER]
     event: Document
 
 
 class EventsBody(Body):
     claim_id: Annotated[str, Field(max_length=80)]
     events: list[DeliveryBody] = Field(max_length=1000)
+    after: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=_LAST_NUMBER,
+            description="The last event that was acknowledged to the run; 0 from one that begins with its first.",
+        ),
+        JSON_NUMBER,
+    ] = 0
 
 
 class HeartbeatBody(Body):
@@ -126,6 +138,7 @@ class ReleaseBody(Body):
 class ReceiptAnswer(BaseModel):
     proceed: bool = Field(description="False: another run has the job, or it has ended. Stop.")
     cancel: bool = Field(description="True: somebody asked for the job's end.")
+    missing: bool = Field(description="True: not all that was acknowledged is there any more. Send every event again.")
 
 
 class AnnounceBody(Body):
