@@ -263,6 +263,9 @@ always_compile = _flag(
     "Compile even when the cache has the variant.",
 )
 
+token = _text(
+    "DEUTERON_TOKEN", "Bearer token, of scope read, for the service whose address deuteron.tuned is given as its cache."
+)
 trusted_keys_only = _flag(
     "DEUTERON_TRUSTED_KEYS_ONLY",
     False,

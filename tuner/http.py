@@ -29,6 +29,9 @@ class ServiceUnreachable(DeuteronError):
     """The service does not answer: wrong address, not running, or the network is down. ``refused``: there was not even
     a connection, so the request was not sent."""
 
+    #: As :attr:`ServiceError.temporary`.
+    temporary = True
+
     def __init__(self, message: str, *, hint: str | None = None, refused: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.refused = refused
@@ -59,7 +62,8 @@ class ServiceError(DeuteronError):
 
     @property
     def temporary(self) -> bool:
-        """Whether the same request may succeed later: too many requests, or a service in trouble."""
+        """Whether the same request may succeed later: too many requests, or a service or a proxy before it in trouble.
+        Who repeats requests, or has a copy to go on with, treats that as a service that does not answer."""
         return self.status == 429 or self.status >= 500
 
 

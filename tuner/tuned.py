@@ -135,7 +135,8 @@ def tuned(
 ) -> TunedKernel:
     """``kernel`` with the configurations in ``cache``: a bundle file, a URL of one, or an index.
 
-    A URL is fetched once, here; a copy is kept, revalidated by ETag, and used when the server cannot be reached.
+    A URL is fetched once, here, with the token of DEUTERON_TOKEN if there is one; a copy is kept, revalidated by ETag,
+    and used when the server cannot be reached, or is in trouble.
     It must be signed by a key that this machine trusts, or that the server showed first (:mod:`.records.trust`),
     unless ``allow_unsigned``. Of a file that is asked only where DEUTERON_TRUSTED_KEYS_ONLY is set. ``strict``:
     launches without an exact record raise instead of falling back. Raises :class:`~.errors.BundleError`.
@@ -156,8 +157,8 @@ def tuned(
 
 def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool = False) -> Path:
     """Download a bundle unless the copy kept in ``folder`` is still current; the copy's path. Raises
-    :class:`BundleError` when there is neither a connection nor a copy, and UntrustedBundle for one that
-    :func:`~.records.trust.admit_pulled` refuses; then the copy stays."""
+    :class:`BundleError` when the service refuses, or sends no bundle, or there is neither a service that can answer now
+    nor a copy, and UntrustedBundle for one that :func:`~.records.trust.admit_pulled` refuses; then the copy stays."""
     folder = folder or knobs.home.get() / "bundles"
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
     etag = _etag_of(path)
@@ -168,12 +169,18 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
     part = path.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         answered = _download(url, known, part)
-        if answered.status != 304:
+        if answered.status != 304 or not known:
+            if not part.exists():
+                raise BundleError(
+                    f"what {url} sends is no bundle: the answer ({answered.status}) is empty", hint="check the address"
+                )
             digest = _keep(part, path, url, allow_unsigned)
             _etag_path(path).write_text(f"{digest} {answered.headers.get('ETag', '')}")
-    except ServiceError as error:
-        raise BundleError(f"{url} answered: {error.message}", hint="check address and token") from None
-    except ServiceUnreachable as error:
+    except (ServiceError, ServiceUnreachable) as error:
+        if not error.temporary:
+            raise BundleError(
+                f"{url} answered: {error.message}", hint="check the address, and the token in DEUTERON_TOKEN"
+            ) from None
         if not path.exists():
             raise BundleError(
                 f"cannot fetch {url}: {error.message}", hint="pull a bundle to a file and pass its path"
@@ -195,7 +202,7 @@ def _download(url: str, headers: Mapping[str, str], path: Path) -> Answered:
     )
     if not is_service_address(url):
         raise ServiceUnreachable(f"{url!r} is not an address", hint="http://host/path")
-    fetcher, part = Fetcher(url, limits), _Part(path)
+    fetcher, part = Fetcher(url, limits, token=knobs.token.get()), _Part(path)
     try:
         return fetcher.start(fetcher.get(url, {}, headers, part)).result()
     finally:

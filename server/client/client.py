@@ -36,7 +36,6 @@ from .stream import parse_events, read_lines
 _STREAM_SILENCE_S = 60.0
 _RECONNECT_S = (0.2, 0.5, 1.0, 2.0)
 _SUBMIT_TRIES = 4
-_RETRY_STATUS = (429, 502, 503, 504)
 
 T = TypeVar("T", bound=Document)
 
@@ -98,7 +97,7 @@ class Client:
                 if last or error.refused:
                     raise
             except ServiceError as error:
-                if last or error.status not in _RETRY_STATUS:
+                if last or not error.temporary:
                     raise
             time.sleep(_RECONNECT_S[attempt])
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -163,7 +162,7 @@ class Client:
                     return
                 time.sleep(_RECONNECT_S[0])
             except (ServiceUnreachable, ServiceError) as error:
-                if isinstance(error, ServiceError) and error.status not in _RETRY_STATUS:
+                if not error.temporary:
                     raise
                 now = time.monotonic()
                 lost_since = lost_since or now

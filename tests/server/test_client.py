@@ -130,7 +130,8 @@ def test_a_silent_server_is_given_up(scripted: Callable[[Script], Scripted]) -> 
     release.set()
 
 
-def test_submit_retries_under_one_key(scripted: Callable[[Script], Scripted]) -> None:
+@pytest.mark.parametrize("status", [500, 503])
+def test_submit_retries_under_one_key(scripted: Callable[[Script], Scripted], status: int) -> None:
     answer = (
         b'{"id":"1","state":"queued","kernel_name":"k","kernel_hash":"h","device":"cpu",'
         b'"progress":{"trials":0,"trials_total":1},"attempts":0,"created_at":""}'
@@ -140,7 +141,7 @@ def test_submit_retries_under_one_key(scripted: Callable[[Script], Scripted]) ->
         if number == 1:
             handler.connection.close()
         elif number == 2:
-            send(handler, 503, b"")
+            send(handler, status, b"")
         else:
             send(handler, 202, answer)
 

@@ -189,6 +189,49 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
         fetch_bundle("http://a..b", tmp_path)
 
 
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_service_in_trouble_is_like_one_that_is_away(
+    service: Service, body: bytes, tmp_path: Path, status: int
+) -> None:
+    """Such as behind a proxy while it restarts: every program that started then ended, though it had a copy."""
+    service.status = status
+    with pytest.raises(BundleError, match=rf"cannot fetch .*\({status}\)") as caught:
+        fetch_bundle(service.url, tmp_path)
+    assert "pass its path" in (caught.value.hint or "")
+    service.status, service.body = 200, body
+    copy = fetch_bundle(service.url, tmp_path)
+    service.status, service.body = status, b"<html>Bad Gateway</html>"
+    assert fetch_bundle(service.url, tmp_path) == copy and copy.read_bytes() == body
+
+
+@pytest.mark.parametrize("status", [200, 204, 304])
+def test_an_empty_answer_is_no_bundle(service: Service, body: bytes, tmp_path: Path, status: int) -> None:
+    service.status = status
+    with pytest.raises(BundleError, match=rf"is no bundle: the answer \({status}\) is empty"):
+        fetch_bundle(service.url, tmp_path)
+    assert not any(tmp_path.glob("*.bundle"))
+
+
+def test_the_token_goes_to_the_service_that_is_named_and_to_no_other(
+    body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that asks for tokens refused every program."""
+    monkeypatch.setenv("DEUTERON_TOKEN", "dtn_secret")
+    seen: list[str | None] = []
+
+    def elsewhere(handler: BaseHTTPRequestHandler) -> None:
+        seen.append(handler.headers.get("Authorization"))
+        send(handler, 200, body)
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        seen.append(handler.headers.get("Authorization"))
+        send(handler, 302, b"", location=other.url)
+
+    with AnsweringServer(elsewhere) as other, AnsweringServer(answer) as server:
+        assert fetch_bundle(server.url, tmp_path).read_bytes() == body
+    assert seen == ["Bearer dtn_secret", None]
+
+
 def test_problem_document_is_shown(service: Service, tmp_path: Path) -> None:
     service.status, service.body = 403, b'{"detail": "the token has no scope read"}'
     with pytest.raises(BundleError, match=r"answered: the token has no scope read \(403\)"):
