@@ -18,8 +18,8 @@ from .workloads import Problem
 class Decision:
     """What a final decides. ``stored``: the trial whose configuration is kept, and ``speedup`` its speed-up over the
     default, exactly 1 for the default itself. ``verdict`` is about the best challenger, and ``challenger`` is its
-    speed-up, also where it was not good enough; None where there was none. Intervals hold for all challengers together
-    (:func:`~.measure.statistics.familywise`)."""
+    speed-up, also where it was not good enough; AMBIGUOUS and None where there was none. Intervals hold for all
+    challengers together (:func:`~.measure.statistics.familywise`)."""
 
     stored: Trial
     speedup: Interval
@@ -39,7 +39,7 @@ def choose(final: Sequence[Trial]) -> Decision:
     default, challengers = final[0], final[1:]
     unchanged = Interval(1.0, 1.0, 1.0, final[0].time_ns.samples)
     if not challengers:
-        return Decision(default, unchanged, "SAME", None)
+        return Decision(default, unchanged, "AMBIGUOUS", None)
     faster = [trial for trial in challengers if verdict(_ratio(trial)) == "FASTER"]
     best = min(faster or challengers, key=lambda trial: trial.metrics["ratio"])
     speedup = _ratio(best).inverse()

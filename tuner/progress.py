@@ -65,8 +65,9 @@ def verdict_text(record: ConfigRecord) -> str:
     """``FASTER``, or why the default was kept: ``default kept: SAME, best challenger 1.002x [0.998, 1.006]``."""
     if record.verdict == "FASTER":
         return "FASTER"
-    kept = f"default kept: {record.verdict}"
-    return kept if record.challenger is None else f"{kept}, best challenger {speedup_text(record.challenger)}"
+    if record.challenger is None:
+        return "default kept: no challenger"
+    return f"default kept: {record.verdict}, best challenger {speedup_text(record.challenger)}"
 
 
 def trial_text(trial: Trial) -> str:

@@ -259,7 +259,7 @@ def _evidence(record: Mapping[str, Any]) -> str:
         return f"{record['speedup']['low']:.2f}–{record['speedup']['high']:.2f}"
     challenger = record.get("challenger")
     if challenger is None:
-        return ""
+        return "no challenger"
     return f"challenger {challenger['median']:.3f}×, {challenger['low']:.3f}–{challenger['high']:.3f}"
 
 

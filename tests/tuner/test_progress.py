@@ -138,7 +138,7 @@ def test_summary(make_record) -> None:  # type: ignore[no-untyped-def]
         "verdict": "FASTER",
         "configuration": "BLOCK=128 num_warps=4",
     }
-    assert (rows[1]["speed-up"], rows[1]["verdict"]) == ("1.00x", "default kept: AMBIGUOUS")
+    assert (rows[1]["speed-up"], rows[1]["verdict"]) == ("1.00x", "default kept: no challenger")
     beaten = replace(kept, verdict="SAME", challenger=Interval(1.0021, 0.998, 1.0062, 99))
     said = "default kept: SAME, best challenger 1.002x [0.998, 1.006]"
     assert summary_rows([beaten])[0]["verdict"] == said

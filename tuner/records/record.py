@@ -28,7 +28,7 @@ class ConfigRecord(Document, frozen=True, gc=False):
     ``verdict`` compares the best challenger with the default: SAME, SLOWER and AMBIGUOUS say why the default was
     kept. Times are medians in ns of the final phase with 95 % intervals; ``speedup`` is the paired ratio default/best,
     ``challenger`` the same ratio of the best challenger, taken or not, with an interval that holds for all finalists
-    together; None where the search had no challenger.
+    together; None where the search had no challenger, and the verdict is AMBIGUOUS.
     ``toolchain``: names and versions that the code depended on. ``dims_from_arguments`` and ``dtype_argument`` tell a
     launcher where shape and dtype are found among the arguments (:class:`~..workloads.WorkloadSpec`).
     ``shape_key``, the canonical text of the shape, follows from it. ``checked``: the result was compared with the

@@ -83,7 +83,7 @@ def test_time_that_a_shape_used_is_gone_for_the_next_one(
 def test_time_budget_ends_screening(fakes: ModuleType, tmp_path: Path) -> None:
     run = fakes.Run(fakes.job(trials=None, seconds=1e-6), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert sum(t.phase == "screen" for t in run.trials) == 1
-    assert run.records[0].verdict == "SAME"
+    assert (run.records[0].verdict, run.records[0].challenger) == ("AMBIGUOUS", None)
 
 
 def known_job(fakes: ModuleType, **more: object) -> JobSpec:

@@ -15,6 +15,7 @@ from deuteron.tuner.evaluate.messages import Raced, Screened
 from deuteron.tuner.events import JobFinished, JobStarted, ShapeFinished, ShapeStarted, TrialFinished
 from deuteron.tuner.measure.statistics import Interval, paired_ratio
 from deuteron.tuner.measure.stopping import next_look
+from deuteron.tuner.progress import verdict_text
 from deuteron.tuner.space import Configuration
 
 
@@ -49,6 +50,17 @@ def test_nothing_beats_the_default(fakes: ModuleType, tmp_path: Path) -> None:
     assert record.config == record.default_config == {"ROWS": 1, "TILES": 1}
     assert (record.speedup.median, record.verdict) == (1.0, "SAME")
     assert record.challenger is not None and 0.99 < record.challenger.low < record.challenger.high < 1.01
+
+
+def test_without_challengers_nothing_is_said_of_them(fakes: ModuleType, tmp_path: Path) -> None:
+    def alone(config: Configuration) -> float | str:
+        return 1000.0 if config == {"ROWS": 1, "TILES": 1} else "timeout"
+
+    for spec, time_of in ((fakes.job(trials=3), alone), (fakes.job(trials=1), fakes.bowl)):
+        (record,) = fakes.Run(spec, fakes.FakeEvaluator(time_of), tmp_path).records
+        assert record.config == record.default_config
+        assert (record.verdict, record.challenger) == ("AMBIGUOUS", None)
+        assert verdict_text(record) == "default kept: no challenger"
 
 
 def test_a_gain_below_the_margin_keeps_the_default(fakes: ModuleType, tmp_path: Path) -> None:
