@@ -37,6 +37,12 @@ class Ledger:
         """Screened trials that worked, fastest first."""
         return sorted((t for t in self.screened.values() if t.status == "ok"), key=median_ns)
 
+    def refuted(self) -> set[str]:
+        """Keys of the configurations that a final found wrong, and of those with the same machine code."""
+        keys = {config_key(t.config) for t in self.trials if t.phase == "final" and t.status == "wrong_result"}
+        numbers = {trial.number for key, trial in self.screened.items() if key in keys}
+        return keys | {key for key, t in self.screened.items() if t.metrics.get("duplicate_of") in numbers}
+
     def contradicted(self) -> int:
         """How many configurations gave another result where only one gave the expected one; 0 where several did.
         Configurations that differ in their schedules alone, which change no result, count as one."""
@@ -47,14 +53,14 @@ class Ledger:
     def incumbent(self) -> Trial | None:
         """The best so far: by ratio within a race or final, by median while screening."""
         for phase in ("final", "race"):
-            latest = [t for t in self.trials if t.phase == phase]
+            latest = [t for t in self.trials if t.phase == phase and t.status == "ok"]
             if latest:
                 return min(latest, key=lambda t: t.metrics.get("ratio", math.inf))
         return next(iter(self.successes()), None)
 
     def complete(self, phase: Phase) -> list[Trial]:
-        """The trials of the last race or final, if all of them were reported; else none."""
-        found = [trial for trial in self.trials if trial.phase == phase]
+        """The trials of the last race or final that worked, if all of them were reported; else none."""
+        found = [trial for trial in self.trials if trial.phase == phase and trial.status == "ok"]
         if not found:
             return []
         size = int(found[-1].metrics.get("group_size", 0))

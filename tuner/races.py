@@ -115,7 +115,7 @@ class Races:
         if raced.status != "ok":
             raise JobError(f"the configurations cannot be raced: {raced.error}")
         if raced.errors and raced.errors[0] is not None:
-            raise JobError(f"the default configuration fails on new inputs: {raced.errors[0]}")
+            raise JobError(f"the default configuration fails in the final: {raced.errors[0]}")
         return raced, alive
 
     def _survivors(self, times: list[list[float]], alive: list[int]) -> list[int]:
@@ -149,7 +149,23 @@ class Races:
         """Rounds in another process; the times of those that work there, by their place in ``configs``."""
         seconds = self.search.seconds_for(1.0, FINAL_SECONDS)
         raced, alive = self._race_sound(configs, list(range(len(configs))), FINAL_ROUNDS, seconds, stage, fresh=True)
+        for position, error in enumerate(raced.errors):
+            if error is not None:
+                self._refute(configs[alive[position]], error, raced)
         return raced, {alive[position]: times for position, times in enumerate(raced.times) if times}
+
+    def _refute(self, config: Configuration, error: str, raced: Raced) -> None:
+        """Report that the final found a configuration wrong, which the screen had found right."""
+        trial = Trial(
+            number=len(self.search.trials),
+            config=config,
+            status="wrong_result",
+            phase="final",
+            error=error,
+            reference=raced.reference,
+            setup=self.search.setup,
+        )
+        self.search.add(trial)
 
     def _group(
         self,

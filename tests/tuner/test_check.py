@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Container
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -19,11 +21,16 @@ from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.variant import pipeline
 from deuteron.tuner import Problem, resolve_workload
 from deuteron.tuner.errors import WorkloadError
-from deuteron.tuner.evaluate.check import SMALL_DIM, Checker, cut_problem, run_once
+from deuteron.tuner.evaluate import check
+from deuteron.tuner.evaluate.check import LEAST_OFTEN, SMALL_DIM, Checker, cut_problem, run_once
 from deuteron.tuner.evaluate.compilation import compile_variant
+from deuteron.tuner.evaluate.messages import Prepare, Race, Screen
+from deuteron.tuner.evaluate.session import ChildSession
+from deuteron.tuner.measure import sampling
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads.inputs import outside
 from deuteron.tuner.workloads.spec import DTYPES
+from deuteron.tuner.workloads.tolerance import Comparison
 from deuteron.tuner.workloads.widen import count_nan
 
 TEXT = """
@@ -91,7 +98,8 @@ def test_outputs_are_poisoned_before_each_check(problem: Problem, kind: Literal[
     assert "never written" in str(checker.check(configs[3]).message)
 
 
-def test_who_writes_into_inputs_spoils_no_other_verdict(tmp_path: Path) -> None:
+def spoiling(tmp_path: Path) -> tuple[Problem, Configuration, Configuration]:
+    """A problem, a configuration that is right, and one that gives the right result and writes into the input."""
     text = TEXT.replace(
         "    if WRONG != 3:\n",
         "    if WRONG == 4:\n        tl.store(x_ptr + o, y + 1, mask=mask)\n    if WRONG != 3:\n",
@@ -99,9 +107,89 @@ def test_who_writes_into_inputs_spoils_no_other_verdict(tmp_path: Path) -> None:
     (tmp_path / "spoiling.py").write_text(text)
     problem = Problem(resolve_workload(f"{tmp_path / 'spoiling.py'}:kernel"), {"n": 1000}, "f32")
     right, spoils = ({"WRONG": wrong, "BLOCK": 64} for wrong in (0, 4))
+    return problem, right, spoils
+
+
+def test_who_writes_into_inputs_spoils_no_other_verdict(tmp_path: Path) -> None:
+    problem, right, spoils = spoiling(tmp_path)
     checker = checker_of(problem)
     checker.launch(spoils)()
     assert checker.check(right).ok
+
+
+def goes_wrong(monkeypatch: pytest.MonkeyPatch, checker: Checker, launches: Container[int]) -> None:
+    """From now on these launches of a checker, counted from 0, leave an element of the output out."""
+    right, count = checker.launch, itertools.count()
+    monkeypatch.setattr(
+        checker, "launch", lambda config: right({**config, "WRONG": int(next(count) in launches)} | {"BLOCK": 64})
+    )
+
+
+def test_who_is_wrong_once_is_wrong(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As programs that race are: a right result after a wrong one, on the same inputs, makes up for nothing."""
+    checker, right = checker_of(problem), {"WRONG": 0, "BLOCK": 64}
+    goes_wrong(monkeypatch, checker, range(0, 100, 2))
+    assert [checker.check(right).ok for _ in range(4)] == [False, True] * 2
+
+
+@pytest.mark.parametrize("launch", [0, LEAST_OFTEN - 1])
+def test_before_it_is_stored_a_configuration_is_right_several_times(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, launch: int
+) -> None:
+    monkeypatch.setattr(check, "OFTEN_SECONDS", 0.0)
+    checker, right = checker_of(problem), {"WRONG": 0, "BLOCK": 64}
+    assert checker.check_often(right).ok
+    goes_wrong(monkeypatch, checker, [launch])
+    assert "1 of 1000 elements are wrong" in str(checker.check_often(right).message)
+
+
+def session_of(problem: Problem) -> ChildSession:
+    session = ChildSession()
+    default = {"WRONG": 0, "BLOCK": 64}
+    session.prepare(Prepare(problem.spec, problem.dims, "f32", "cpu", device="cpu", default=default, seed=1))
+    return session
+
+
+def test_what_is_wrong_after_it_was_timed_is_wrong(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the screen at the next launch, in a final at one of several."""
+    default, other = {"WRONG": 0, "BLOCK": 64}, {"WRONG": 0, "BLOCK": 32}
+    session = session_of(problem)
+    checker, _ = session._ready()
+    goes_wrong(monkeypatch, checker, [2])  # the check, what is timed, the check
+    screened = session.screen(Screen(default))
+    assert (screened.status, screened.time_ns) == ("wrong_result", None)
+    assert str(screened.error).endswith("(not in its first launch: its programs may race)")
+    assert session.screen(Screen(default)).status == "ok"
+    monkeypatch.undo()
+    checks = checker.check_often
+    monkeypatch.setattr(
+        checker, "check_often", lambda config: Comparison(2.0, "wrong") if config == other else checks(config)
+    )
+    raced = session.race(Race((default, other), 8, 0.0, 1, final=True))
+    assert raced.errors == [None, "wrong (not in its first launch: its programs may race)"]
+    assert [bool(times) for times in raced.times] == [True, False]
+
+
+def test_who_damages_while_it_is_timed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not who comes next; and of several that were timed together all but the default, which does it alone or not."""
+    problem, right, spoils = spoiling(tmp_path)
+    other = {"WRONG": 0, "BLOCK": 32}
+    session = session_of(problem)
+    checker, _ = session._ready()
+    timed = sampling.Stopwatch.launches_per_sample
+
+    def damaging(stopwatch: sampling.Stopwatch, launch: Callable[[], None]) -> int:
+        checker.launch(spoils)()
+        return timed(stopwatch, launch)
+
+    monkeypatch.setattr(sampling.Stopwatch, "launches_per_sample", damaging)
+    screened = session.screen(Screen(right))
+    assert screened.status == "wrong_result" and "changed 1000 elements of the input" in str(screened.error)
+    raced = session.race(Race((right, other, right), 8, 0.0, 1, final=True))
+    assert [error is None for error in raced.errors] == [True, False, False]
+    assert [bool(times) for times in raced.times] == [True, False, False]
+    monkeypatch.undo()
+    assert session.screen(Screen(right)).status == "ok"
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])

@@ -208,7 +208,7 @@ def test_pool_that_cannot_prepare_reports_it_each_time() -> None:
         pool.close()
 
 
-def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_final_checks_before_and_after_and_ends_when_it_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
     def rounds(stopwatch: object, launches: list[object], *, enough: object, **more: object) -> Rounds:
@@ -232,7 +232,7 @@ def test_only_a_final_checks_again_and_ends_when_it_is_settled(monkeypatch: pyte
     made.race(Race((default, default), 30, 1.0, 1, final=False))
     assert asked == [(2, None, 30)] and checks == []
     made.race(Race((default, default), 30, 1.0, 1, final=True))
-    assert asked[1:] == [(2, is_settled, 30)] and checks == [default, default]
+    assert asked[1:] == [(2, is_settled, 30)] and checks == 2 * [default, default]
 
 
 def test_children_end_when_their_parent_is_killed(tmp_path: Path) -> None:

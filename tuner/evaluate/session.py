@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
 KEPT_KERNELS = 256
 #: Configurations for which it is looked whether the default is wrong rather than they.
 MOST_LOOKS = 4
+
+
+def now_and_then(wrong: str) -> str:
+    """Says of one that was right before it was timed what it did later."""
+    return f"{wrong} (not in its first launch: its programs may race)"
 
 
 class ChildSession:
@@ -103,7 +109,7 @@ class ChildSession:
         return Shown("ok", stages=stages)
 
     def screen(self, request: Screen) -> Screened:
-        """Check, then a first look at the time."""
+        """Check, then a first look at the time, then check again: one that is right now and then is wrong."""
         checker, device = self._ready()
         began = time.perf_counter()
         comparison = checker.check(request.config)
@@ -121,18 +127,23 @@ class ChildSession:
             return screened
         stopwatch = self._stopwatch(device)
         look = first_look(stopwatch, checker.launch(request.config), request.best_ns)
-        return replace(
+        measured = time.perf_counter()
+        wrong = checker.damage() or checker.check(request.config).message
+        screened = replace(
             screened,
-            time_ns=look.interval,
-            protocol=stopwatch.protocol("first look"),
-            hopeless=look.hopeless,
-            measure_seconds=time.perf_counter() - checked,
+            check_seconds=screened.check_seconds + time.perf_counter() - measured,
+            measure_seconds=measured - checked,
+        )
+        if wrong is not None:
+            return replace(screened, status="wrong_result", error=now_and_then(wrong))
+        return replace(
+            screened, time_ns=look.interval, protocol=stopwatch.protocol("first look"), hopeless=look.hopeless
         )
 
     def race(self, request: Race) -> Raced:
-        """Time candidates in interleaved rounds. In the final each is compared with the reference first, those that
-        fail are reported and not timed, and it ends once the verdicts on all are settled; short ones also run in
-        graphs."""
+        """Time candidates in interleaved rounds. In the final each is compared with the reference first and those that
+        fail are not timed, it ends once the verdicts on all are settled, and each is compared often then: whoever is
+        wrong once is reported and has no times. Short ones also run in graphs."""
         checker, device = self._ready()
         began = time.perf_counter()
         errors: list[str | None] = [None] * len(request.configs)
@@ -153,10 +164,14 @@ class ChildSession:
         )
         short = short_ones(rounds.times) if request.final else []
         replays = replayed(device, [launches[i] for i in short], request.seed) if short else None
+        measured = time.perf_counter()
+        if request.final:
+            errors = self._wrong_after_rounds(checker, request.configs, errors)
         times: list[list[float]] = [[] for _ in request.configs]
         in_graphs: list[list[float]] = [[] for _ in request.configs]
         for position, index in enumerate(sound):
-            times[index] = rounds.times[position]
+            if errors[index] is None:
+                times[index] = rounds.times[position]
         for position, taken in zip(short, replays or [], strict=False):
             in_graphs[sound[position]] = taken
         clocks = sorted(mhz for mhz in rounds.sm_mhz if mhz is not None)
@@ -168,9 +183,23 @@ class ChildSession:
             sm_mhz=clocks[len(clocks) // 2] if clocks else None,
             protocol=stopwatch.protocol("rounds"),
             reference=checker.reference,
-            check_seconds=checked - began,
-            measure_seconds=time.perf_counter() - checked,
+            check_seconds=checked - began + time.perf_counter() - measured,
+            measure_seconds=measured - checked,
         )
+
+    def _wrong_after_rounds(
+        self, checker: Checker, configs: Sequence[Configuration], errors: Sequence[str | None]
+    ) -> list[str | None]:
+        """Why each is wrong now, or was before. What the rounds wrote where they must not may be any challenger's: it
+        refutes all of them, and the default only if that does it again."""
+        damage = checker.damage()
+        shared = None if damage is None else f"it, or one beside it, {damage}"
+        found = list(errors)
+        for index, config in enumerate(configs):
+            if found[index] is None:
+                wrong = checker.check_often(config).message or (shared if index else None)
+                found[index] = None if wrong is None else now_and_then(wrong)
+        return found
 
     def extend(self, request: Extend) -> Extended:
         """Try a configuration at larger shapes."""

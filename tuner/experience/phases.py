@@ -34,8 +34,8 @@ _Times: TypeAlias = dict[str, SettledTime]
 
 
 def settled_times(trials: Sequence[Trial]) -> list[SettledTime]:
-    """The time of each configuration that worked, of the trials of one search: by the final if it was in that, else by
-    the race, else by the screen.
+    """The time of each configuration that was right throughout, of the trials of one search: by the final if it was in
+    that, else by the race, else by the screen.
 
     None that a phase left out is faster than the fastest in it, as for the search itself, nor before that in the order.
     Variants with the same machine code take the same time.
@@ -57,7 +57,8 @@ def settled_times(trials: Sequence[Trial]) -> list[SettledTime]:
         time = known.get(config_key(original.config))
         if time is not None and key not in known:
             known[key] = SettledTime(ledger.screened[key].config, time.interval)
-    return sorted(known.values(), key=lambda one: one.interval.median)
+    refuted = ledger.refuted()
+    return sorted((one for key, one in known.items() if key not in refuted), key=lambda one: one.interval.median)
 
 
 def _in_pairs(group: Sequence[Trial]) -> _Times:

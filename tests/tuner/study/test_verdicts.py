@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from deuteron.tuner.evaluate.messages import Raced, Screened
 from deuteron.tuner.events import JobFinished, JobStarted, ShapeFinished, ShapeStarted, TrialFinished
+from deuteron.tuner.experience.phases import settled_times
 from deuteron.tuner.measure.statistics import Interval, paired_ratio
 from deuteron.tuner.measure.stopping import next_look
 from deuteron.tuner.progress import verdict_text
@@ -61,6 +62,29 @@ def test_without_challengers_nothing_is_said_of_them(fakes: ModuleType, tmp_path
         assert record.config == record.default_config
         assert (record.verdict, record.challenger) == ("AMBIGUOUS", None)
         assert verdict_text(record) == "default kept: no challenger"
+
+
+def test_who_is_wrong_in_the_final_is_not_stored(fakes: ModuleType, tmp_path: Path) -> None:
+    """And a trial says so; nor does a later search begin with it."""
+
+    class Racing(fakes.FakeEvaluator):
+        def race(self, configs: Sequence[Configuration], *, fresh: bool, **kwargs: Any) -> Raced:
+            raced = super().race(configs, fresh=fresh, **kwargs)
+            wrong = [fresh and config in racing for config in configs]
+            errors = ["wrong now and then" if each else None for each in wrong]
+            times = [[] if each else times for each, times in zip(wrong, raced.times, strict=True)]
+            return replace(raced, errors=errors, times=times)
+
+    best, second = {"ROWS": 4, "TILES": 2}, {"ROWS": 2, "TILES": 2}
+    for racing, kept in (([best], second), ([best, second, {"ROWS": 4, "TILES": 1}], {"ROWS": 1, "TILES": 1})):
+        run = fakes.Run(fakes.job(), Racing(lambda c: fakes.bowl(c) + (c == second) * -90), tmp_path)
+        (record,) = run.records
+        assert record.config == kept and record.verdict == ("FASTER" if kept == second else "AMBIGUOUS")
+        refuted = [trial for trial in run.trials if (trial.phase, trial.status) == ("final", "wrong_result")]
+        assert refuted and all(trial.config in racing and trial.error == "wrong now and then" for trial in refuted)
+        known = [dict(one.config) for one in settled_times(run.trials)]
+        assert kept in known and not any(dict(trial.config) in known for trial in refuted)
+        assert fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path, run.finished).records == run.records
 
 
 def test_a_gain_below_the_margin_keeps_the_default(fakes: ModuleType, tmp_path: Path) -> None:
