@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable, Iterator
 
-from ..errors import TypeMismatch
 from ..language import arithmetic, shapes
 from ..language.aggregate import OPERATORS, Aggregate
+from ..language.arithmetic import operand
 from ..language.extent import bounded, gathered
 from ..language.mappings import known_key, mapping
 from ..language.structure import Structure
@@ -130,7 +130,7 @@ def apply_binary(frame: Frame, node: ast.AST, op: ast.operator, lhs: object, rhs
     emit = _BINARY.get(type(op))
     if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
         if emit is not None and known.concerns(lhs, rhs):
-            return known.combined(frame, emit, _operand(lhs), _operand(rhs))
+            return known.combined(frame, emit, operand(lhs), operand(rhs))
         return constants.binary(op, lhs, rhs)
     if emit is None:
         raise frame.error(
@@ -138,14 +138,7 @@ def apply_binary(frame: Frame, node: ast.AST, op: ast.operator, lhs: object, rhs
             f"{_SIGNS.get(type(op), type(op).__name__)} is not defined for tensors",
             "use libdevice.pow(x, y) or x * x for powers and tl.dot for matrix products",
         )
-    return emit(_operand(lhs), _operand(rhs))
-
-
-def _operand(value: object) -> tensor | int | float | bool:
-    if isinstance(value, tensor | int | float):
-        return value
-    shown = "None" if value is None else repr(value)
-    raise TypeMismatch(f"{shown} cannot be combined with a tensor")
+    return emit(operand(lhs), operand(rhs))
 
 
 @expression(ast.BinOp)
@@ -163,7 +156,7 @@ def _unaryop(frame: Frame, node: ast.UnaryOp) -> object:
         if isinstance(value, tensor):
             return value if emit is None else emit(value)
         if emit is not None and known.concerns(value):
-            return known.combined(frame, emit, _operand(value))
+            return known.combined(frame, emit, operand(value))
         return constants.unary(node.op, value)
 
 
@@ -192,7 +185,7 @@ def _compare(frame: Frame, node: ast.Compare) -> object:
 
 def _both(a: object, b: object) -> object:
     if isinstance(a, tensor) or isinstance(b, tensor):
-        return arithmetic.logical_and(_operand(a), _operand(b))
+        return arithmetic.logical_and(operand(a), operand(b))
     return a and b
 
 
@@ -203,13 +196,11 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, lhs: object, r
         return constants.compare(op, lhs, rhs)
     if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
         if type(op) in _PREDICATES and known.concerns(lhs, rhs):
-            return known.combined(frame, arithmetic.compare, _operand(lhs), _operand(rhs), _PREDICATES[type(op)])
+            return known.combined(frame, arithmetic.compare, operand(lhs), operand(rhs), _PREDICATES[type(op)])
         return constants.compare(op, lhs, rhs)
     if type(op) not in _PREDICATES:
         raise frame.error(node, "'in' is not defined for tensors")
-    if lhs is None or rhs is None:
-        return isinstance(op, ast.NotEq)
-    return arithmetic.compare(_operand(lhs), _operand(rhs), _PREDICATES[type(op)])
+    return arithmetic.compare(operand(lhs), operand(rhs), _PREDICATES[type(op)])
 
 
 @expression(ast.BoolOp)

@@ -26,6 +26,7 @@ from ..tile import elementwise as ew
 from ..tile import shape as sh
 from . import overflow
 from .builtin import builtin, operator
+from .constexpr import unwrap
 from .promotion import common_type, fits, scalar_of, scalar_type, type_of_number
 from .storage import converted
 from .tensor import Operand, emit, tensor
@@ -61,6 +62,15 @@ def as_tensor(operand: object, type: Scalar | None = None) -> tensor:
     if isinstance(operand, bool | int | float):
         return constant(operand, type or type_of_number(operand))
     raise TypeMismatch(f"expected a tensor or a number, got {operand!r}")
+
+
+def operand(value: object) -> Operand:
+    """What an operator is given beside a tensor: a tensor or a number; raises TypeMismatch for anything else."""
+    value = unwrap(value)
+    if isinstance(value, tensor | int | float):
+        return value
+    hint = "ask whether it is None with `is`" if value is None else None
+    raise TypeMismatch(f"{value!r} cannot be combined with a tensor", hint=hint)
 
 
 @builtin
@@ -347,17 +357,18 @@ def compare(x: Operand, y: Operand, predicate: str) -> tensor:
     """int1 in the common shape; ``predicate`` is eq ne lt le gt ge.
 
     Numbers are compared in their common type, where a literal counts as a tensor of its own type: f16 and 1e-8 in f32.
-    Pointers are compared by their addresses. With NaN only ne is true.
+    Pointers are compared by their addresses. With NaN only ne is true. Raises TypeMismatch for a pointer and a number.
     """
-    if is_pointer(x) or is_pointer(y):
-        a, b = broadcast_all(_address(x), _address(y))
+    if is_pointer(x) != is_pointer(y):
+        raise TypeMismatch(
+            f"invalid operands of type {_dtype(x)} and {_dtype(y)}: an array is compared with a number",
+            hint="tl.load reads the number that an array of one element has; p.to(tl.int64) is an address",
+        )
+    if is_pointer(x):
+        a, b = broadcast_all(*(cast_to(as_tensor(p), I64) for p in (x, y)))
     else:
         a, b = meet(as_tensor(x), as_tensor(y))
     return emit(ew.Compare(a.value, b.value, predicate))
-
-
-def _address(x: Operand) -> tensor:
-    return cast_to(as_tensor(x, I64 if not isinstance(x, tensor) else None), I64)
 
 
 def as_condition(x: Operand) -> tensor:

@@ -13,20 +13,15 @@ from .tensor import Operand, tensor
 
 
 def _reflected(function: Callable[..., tensor]) -> Callable[[tensor, Operand], tensor]:
-    return lambda self, other: function(other, self)
+    return lambda self, other: function(arithmetic.operand(other), self)
 
 
 def _operator(function: Callable[..., tensor]) -> Callable[[tensor, Operand], tensor]:
-    return lambda self, other: function(self, other)
+    return lambda self, other: function(self, arithmetic.operand(other))
 
 
 def _comparison(predicate: str) -> Callable[[tensor, Any], tensor]:
-    def method(self: tensor, other: Operand | None) -> Any:  # a bool of None, which no checker needs to know
-        if other is None:
-            return predicate == "ne"
-        return arithmetic.compare(self, other, predicate)
-
-    return method
+    return lambda self, other: arithmetic.compare(self, arithmetic.operand(other), predicate)
 
 
 def _library_method(function: LibraryFunction) -> Callable[..., tensor]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..errors import TypeMismatch
-from ..ir.types import BF16, F16
+from ..ir.types import BF16, F16, I1
 from ..tile import memory as mem
-from .arithmetic import as_condition, broadcast_all, broadcast_shape, broadcast_to_shape
+from .arithmetic import as_tensor, broadcast_all, broadcast_shape, broadcast_to_shape
 from .block_pointers import BlockPointer, load_block, store_block
 from .builtin import builtin
 from .context import current
@@ -16,10 +16,23 @@ from .elements import cast_operand, extends_to, from_memory, memory_pointer, poi
 from .tensor import Operand, emit, tensor
 
 
-def _mask_for(shape: tuple[int, ...], mask: Operand | None) -> tensor | None:
+def _condition(mask: Operand | None) -> tensor | None:
+    """A mask as a tensor; None where it leaves nothing out. Numbers are no masks: who passes offsets has forgotten to
+    compare them."""
     if mask is None or mask is True:
         return None
-    condition = as_condition(mask)
+    condition = as_tensor(mask)
+    if condition.dtype != I1:
+        raise TypeMismatch(
+            f"a mask is int1, got {condition.type}", hint="write a comparison, such as offsets < n, or mask != 0"
+        )
+    return condition
+
+
+def _mask_for(shape: tuple[int, ...], mask: Operand | None) -> tensor | None:
+    condition = _condition(mask)
+    if condition is None:
+        return None
     if not extends_to(condition.shape, shape):
         raise TypeMismatch(f"a mask of shape {list(condition.shape)} does not fit pointers of shape {list(shape)}")
     return broadcast_to_shape(condition, shape)
@@ -38,8 +51,8 @@ def load(
 ) -> tensor:
     """Read through ``pointer`` (a scalar, a tile of pointers, or a block pointer); the result has the pointee's type.
 
-    Elements where ``mask`` is false are not touched; they are ``other``, converted to the pointee's type, or undefined
-    without it. The result has the shape to which pointers, ``mask`` and ``other`` broadcast.
+    Elements where ``mask``, int1 or a bool, is false are not touched; they are ``other``, converted to the pointee's
+    type, or undefined without it. The result has the shape to which pointers, ``mask`` and ``other`` broadcast.
 
     ``cache_modifier``: "" (default, as None is), ".ca", ".cg", ".cs", ".cv"; ``eviction_policy``: "" (default),
     "evict_first", "evict_last"; ``volatile``: PTX's ld.volatile, without modifiers.
@@ -47,8 +60,8 @@ def load(
     Of a block pointer the dimensions in ``boundary_check`` are checked against the array's shape; elements outside are
     ``padding_option``: "zero", also without one, or "nan". Without the check the author promises that there are none.
 
-    Raises TypeMismatch: not a pointer, ``other`` without a mask, a shape that does not fit, an unknown modifier,
-    ``mask`` for a block pointer, ``boundary_check`` or ``padding_option`` for another pointer.
+    Raises TypeMismatch: not a pointer, ``other`` without a mask, a mask that is no int1, a shape that does not fit, an
+    unknown modifier, ``mask`` for a block pointer, ``boundary_check`` or ``padding_option`` for another pointer.
     """
     if isinstance(pointer, BlockPointer):
         if mask is not None or other is not None or volatile:
@@ -64,7 +77,7 @@ def load(
         raise TypeMismatch(
             "boundary_check and padding_option belong to block pointers", hint="use mask= and other= with pointers"
         )
-    condition = None if mask is None or mask is True else as_condition(mask)
+    condition = _condition(mask)
     filling = None if other is None or condition is None else cast_operand(other, stored_as(pointee))
     shape = pointer.shape
     for given in (condition, filling):
@@ -91,14 +104,14 @@ def store(
 ) -> None:
     """Write ``value``, converted to the pointee's type and broadcast, where ``mask`` is true.
 
-    ``mask`` broadcasts to the pointers' shape; without it every element is written. Where pointers coincide, one of the
-    values is left. ``cache_modifier``: "" (default, as None is), ".wb", ".cg", ".cs", ".wt"; ``eviction_policy``: ""
-    (default), "evict_first", "evict_last".
+    ``mask``, int1 or a bool, broadcasts to the pointers' shape; without it every element is written. Where pointers
+    coincide, one of the values is left. ``cache_modifier``: "" (default, as None is), ".wb", ".cg", ".cs", ".wt";
+    ``eviction_policy``: "" (default), "evict_first", "evict_last".
 
     Through a block pointer, elements outside the array along the dimensions in ``boundary_check`` are left out.
 
-    Raises TypeMismatch: not a pointer, a const one, a value or mask of a shape that does not fit, an unknown modifier,
-    ``mask`` for a block pointer, ``boundary_check`` for another pointer.
+    Raises TypeMismatch: not a pointer, a const one, a mask that is no int1, a value or mask of a shape that does not
+    fit, an unknown modifier, ``mask`` for a block pointer, ``boundary_check`` for another pointer.
     """
     if isinstance(pointer, BlockPointer):
         if mask is not None:
