@@ -115,6 +115,10 @@ class NotComputable(UnsupportedSyntax):
     has_bare_cause = False
 
 
+class CalledOutside(CompilationError, RuntimeError):
+    """A kernel is called, not launched. Programs for Triton expect a RuntimeError."""
+
+
 class UnusedResult(UnsupportedSyntax):
     """A kernel drops the result of a function whose result has to be used. The message comes last, as in Triton."""
 
@@ -196,6 +200,18 @@ class ImpossibleBlock(LaunchError, ValueError):
 class ImpossibleArray(LaunchError, AssertionError):
     """An array's sizes, strides or address are not those of a tensor descriptor. Programs for Triton expect an
     AssertionError."""
+
+
+class ArgumentMismatch(LaunchError, TypeError):
+    """Arguments are missing, too many, given twice, or not what is taken there. As in Python, it is a TypeError."""
+
+
+class UnknownArgument(LaunchError, KeyError):
+    """A launch names an argument that the kernel does not have. Programs for Triton expect a KeyError."""
+
+
+class UnreadableArgument(LaunchError, RuntimeError):
+    """An array does not tell where it is, such as a sparse tensor. PyTorch raises RuntimeError for it: it is one."""
 
 
 class ArgumentOverflow(LaunchError, OverflowError):

@@ -1,8 +1,10 @@
 """Every error that compiling and launching raise on purpose. All derive from ``DeuteronError``, as the errors of the
 profiler, the tuner and the service do."""
 
+from deuteron.compiler.errors import ArgumentMismatch as ArgumentMismatch
 from deuteron.compiler.errors import ArgumentOverflow as ArgumentOverflow
 from deuteron.compiler.errors import AssemblerError as AssemblerError
+from deuteron.compiler.errors import CalledOutside as CalledOutside
 from deuteron.compiler.errors import CompilationError as CompilationError
 from deuteron.compiler.errors import CompileTimeAssertionFailure as CompileTimeAssertionFailure
 from deuteron.compiler.errors import DeuteronError as DeuteronError
@@ -23,14 +25,18 @@ from deuteron.compiler.errors import OutOfResources as OutOfResources
 from deuteron.compiler.errors import SignatureError as SignatureError
 from deuteron.compiler.errors import TargetError as TargetError
 from deuteron.compiler.errors import TypeMismatch as TypeMismatch
+from deuteron.compiler.errors import UnknownArgument as UnknownArgument
 from deuteron.compiler.errors import UnknownName as UnknownName
+from deuteron.compiler.errors import UnreadableArgument as UnreadableArgument
 from deuteron.compiler.errors import UnsupportedOp as UnsupportedOp
 from deuteron.compiler.errors import UnsupportedSyntax as UnsupportedSyntax
 from deuteron.compiler.errors import UnusedResult as UnusedResult
 
 __all__ = [
+    "ArgumentMismatch",
     "ArgumentOverflow",
     "AssemblerError",
+    "CalledOutside",
     "CompilationError",
     "CompileTimeAssertionFailure",
     "DeuteronError",
@@ -51,7 +57,9 @@ __all__ = [
     "SignatureError",
     "TargetError",
     "TypeMismatch",
+    "UnknownArgument",
     "UnknownName",
+    "UnreadableArgument",
     "UnsupportedOp",
     "UnsupportedSyntax",
     "UnusedResult",

@@ -143,6 +143,8 @@ def tuned(
     """
     if isinstance(cache, RecordIndex):
         return TunedKernel(kernel, cache, strict=strict)
+    if not isinstance(cache, str | os.PathLike):
+        raise BundleError(f"no bundle is named: cache = {cache!r}", hint="pass the path or the URL of one, or an index")
     text = str(cache)
     if not text.startswith(("http://", "https://")):
         bundle = read_bundle(cache)

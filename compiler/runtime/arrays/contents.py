@@ -21,7 +21,7 @@ def zero(value: Any) -> None:
     elif hasattr(value, "__setitem__") and hasattr(value, "shape"):
         value[...] = 0
     else:
-        raise LaunchError(f"a {describe(value)} cannot be set to zero")
+        raise LaunchError(f"{describe(value)} cannot be set to zero")
 
 
 def saved(value: Any) -> Callable[[], object]:
@@ -41,4 +41,4 @@ def saved(value: Any) -> Callable[[], object]:
             value[...] = copy
 
         return restore
-    raise LaunchError(f"the contents of a {describe(value)} cannot be saved")
+    raise LaunchError(f"the contents of {describe(value)} cannot be saved")

@@ -57,7 +57,10 @@ def foreign_reader(value: Any) -> Found | None:
     """What an array of a library that we do not know says about itself; None if it is no array."""
     for attribute, read in _PROTOCOLS:
         if hasattr(value, attribute):
-            return read(value)
+            try:
+                return read(value)
+            except (KeyError, IndexError, TypeError, ValueError) as error:
+                raise LaunchError(f"does not follow the protocol of {attribute}: {error!r}") from error
     return _read_ctypes(value) if isinstance(value, ctypes.Array) else None
 
 

@@ -12,7 +12,7 @@ from ..arrays.descriptor import spread
 from ..arrays.host import host_array
 from ..launch.bound import Relaunch
 from ..launch.grid import grid_of
-from ..launch.hooks import LaunchEvent, installed, launch_with_hooks
+from ..launch.hooks import LaunchEvent, described, installed, launch_with_hooks
 from ..launch.kernel import Kernel, Launch
 from ..launch.stand_in import StandIn
 from ..variant.pipeline import Build, make_tile
@@ -71,13 +71,12 @@ class InterpretedLaunch:
         if not installed.hooks:
             run()
             return
-        metadata = self._kernel.launch_metadata
         event = LaunchEvent(
             self._kernel.__name__,
             self._launch.device,
             0,
             shape,
-            lambda: dict(metadata(shape, self._launch, given)) if metadata else {},
+            lambda: described(self._kernel.__name__, self._kernel.launch_metadata, shape, self._launch, given),
         )
 
         def timed() -> None:

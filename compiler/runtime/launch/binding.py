@@ -133,7 +133,12 @@ def make_binder(
     ``refresh``, ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``, ``installed``.
     """
     scope: dict[str, Any] = {f"_d_{k}": v for k, v in namespace.items()}
-    scope |= {"_d_missing": MISSING, "_d_constant": launch_key, "_d_hashable": _hashable, "_d_error": LaunchError}
+    scope |= {
+        "_d_missing": MISSING,
+        "_d_constant": launch_key,
+        "_d_hashable": _hashable,
+        "_d_errors": (LaunchError, RuntimeError),
+    }
     for i, parameter in enumerate(parameters):
         scope[f"_d_default{i}"] = parameter.default if parameter.has_default else MISSING
         scope[f"_d_change{i}"] = KeyChange(parameter)
@@ -190,7 +195,7 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             "    try:",
             *reads,
             f"        _d_key = {_tuple([f'({k})' for k in keys])}",
-            "    except _d_error as _d_problem:",
+            "    except _d_errors as _d_problem:",  # PyTorch's are of tensors without storage of their own
             f"        return _d_explain(_d_problem, {everything}, {extra}, _d_options)",
             "    if _d_options:",
             "        _d_key = (*_d_key, *_d_options.items())",

@@ -26,7 +26,7 @@ from ..variant.pipeline import STAGES, Artifact, build, check_stage, produce
 from ..variant.variant import Variant
 from .grid import Grid, grid_of
 from .guards import Guards, broken_by, variant_without
-from .hooks import LaunchEvent, VariantLoad, VariantReady, VariantUnload, installed, launch_with_hooks
+from .hooks import LaunchEvent, VariantLoad, VariantReady, VariantUnload, described, installed, launch_with_hooks
 from .lines import note_loaded
 from .loaded import Loaded
 from .loading import load
@@ -272,7 +272,7 @@ class CompiledKernel:
             return dict
         bound = dict(zip(shown(self.signature), args, strict=True))
         constants = self.variant.constants if self.variant else {}
-        return lambda: dict(describe_launch(grid, self.metadata, {**bound, **constants}))
+        return lambda: described(self.name, describe_launch, grid, self.metadata, {**bound, **constants})
 
     def _of_run_time(self, args: tuple[object, ...]) -> tuple[object, ...]:
         """Of the arguments of all parameters, or of all but the constexpr ones, those that the machine code takes; any

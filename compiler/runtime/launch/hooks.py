@@ -11,12 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ...errors import ArgumentMismatch
+
 if TYPE_CHECKING:
     from ...source.kernel import Sourced
     from ..device import Device
     from ..variant.metadata import KernelMetadata
     from ..variant.variant import Variant
     from .records import LaunchRecords
+
+
+Describe = Callable[..., Mapping[str, object]]
 
 
 class Launched(Protocol):
@@ -161,6 +166,20 @@ def add_variant_listener(listener: VariantListener) -> None:
     with _lock:
         if not any(known is listener for known in installed.listeners):
             installed.listeners = (*installed.listeners, listener)
+
+
+def described(kernel: str, describe: Describe | None, *launch: Any) -> dict[str, object]:
+    """What a kernel's ``launch_metadata`` says of a launch, that is of grid, kernel and arguments; nothing without one.
+
+    Raises:
+        ArgumentMismatch: it says no values by name.
+    """
+    given = describe(*launch) if describe is not None else {}
+    if not isinstance(given, Mapping):
+        raise ArgumentMismatch(
+            f"{kernel}: its launch_metadata returned {given!r}", hint='return values by name, such as {"flops": 2e9}'
+        )
+    return dict(given)
 
 
 def launch_with_hooks(event: LaunchEvent, launch: Callable[[], None]) -> None:

@@ -8,8 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, overload
 
 from ... import knobs
-from ...errors import CompilationError, LaunchError
-from ...language.context import current
+from ...errors import (
+    ArgumentMismatch,
+    CalledOutside,
+    CompilationError,
+    LaunchError,
+    UnknownArgument,
+    UnreadableArgument,
+)
+from ...language.context import state
 from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
 from ...python_text import remember
 from ...source.kernel import KernelSource
@@ -151,14 +158,14 @@ class JITFunction(DescribedKernel):
     def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
         """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
         arguments, options = self.bind(args, kwargs)
-        self._check_options(options)
         return specialize(self, arguments, options)
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """Arguments by parameter name, and the remaining keywords.
 
         Raises:
-            LaunchError: too many arguments, one given twice, or one missing.
+            ArgumentMismatch: too many arguments, one given twice, or one missing.
+            UnknownArgument: a keyword that is neither a parameter nor an option.
         """
         parameters = self.parameters
         positional = len(self.positional_names)
@@ -168,14 +175,15 @@ class JITFunction(DescribedKernel):
         names = {p.name for p in parameters if not p.variadic}
         for name in bound:
             if name in names and name in kwargs:
-                raise LaunchError(f"{self.__name__}: the argument {name!r} is given twice")
+                raise ArgumentMismatch(f"{self.__name__}: the argument {name!r} is given twice")
+        options = {k: v for k, v in kwargs.items() if k not in names}
+        self._check_options(options)
         bound |= {k: v for k, v in kwargs.items() if k in names}
         for p in parameters:
             if p.name not in bound:
                 if not p.has_default:
-                    raise LaunchError(f"{self.__name__}: the argument {p.name!r} is missing")
+                    self._refuse_missing(p.name)
                 bound[p.name] = p.default
-        options = {k: v for k, v in kwargs.items() if k not in names}
         return {p.name: bound[p.name] for p in parameters}, options
 
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
@@ -282,7 +290,7 @@ class JITFunction(DescribedKernel):
 
     def _warm_unread(
         self,
-        problem: LaunchError,
+        problem: LaunchError | RuntimeError,
         args: tuple[object, ...],
         extra: tuple[object, ...],
         options: dict[str, object],
@@ -295,25 +303,31 @@ class JITFunction(DescribedKernel):
     def _check_options(self, options: Mapping[str, object]) -> None:
         for name in options:
             if name == self.variadic_name:
-                raise LaunchError(
+                raise ArgumentMismatch(
                     f"{self.__name__} takes *{name}, which cannot be given by name",
                     hint=f"pass them one by one, after {', '.join(self.positional_names) or 'nothing else'}",
                 )
             if name not in SCHEDULE_OPTIONS and name not in NEUTRAL_OPTIONS:
-                raise LaunchError(
+                raise UnknownArgument(
                     f"{self.__name__} has no argument {name!r}",
                     hint=nearest(name, [*self.arg_names, *SCHEDULE_OPTIONS]),
                 )
 
-    def _refuse_extra(self, extra: Sequence[object]) -> None:
-        raise LaunchError(
+    def _refuse_missing(self, name: str) -> NoReturn:
+        raise ArgumentMismatch(
+            f"{self.__name__}: the argument {name!r} is missing",
+            hint=f"its parameters: {', '.join(self.arg_names)}",
+        )
+
+    def _refuse_extra(self, extra: Sequence[object]) -> NoReturn:
+        raise ArgumentMismatch(
             f"{self.__name__} takes {len(self.parameters)} arguments, got {len(extra)} more",
             hint=f"its parameters: {', '.join(self.arg_names)}",
         )
 
     def _explain(
         self,
-        problem: LaunchError,
+        problem: LaunchError | RuntimeError,
         args: tuple[object, ...],
         extra: tuple[object, ...],
         options: dict[str, object],
@@ -322,10 +336,7 @@ class JITFunction(DescribedKernel):
         self._check_options(options)
         for parameter, value in zip(self.parameters, args, strict=True):
             if value is MISSING:
-                raise LaunchError(
-                    f"{self.__name__}: the argument {parameter.name!r} is missing",
-                    hint=f"its parameters: {', '.join(self.arg_names)}",
-                ) from None
+                self._refuse_missing(parameter.name)
             for leaf, part in parts_of(parameter, value):
                 self.read(leaf, part)
         raise problem
@@ -342,6 +353,8 @@ class JITFunction(DescribedKernel):
             if message.startswith(("is ", "does ")):
                 message = f"{describe(value)} {message}"
             raise type(error)(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
+        except RuntimeError as error:  # PyTorch's, of tensors without storage of their own
+            raise UnreadableArgument(f"{self.__name__}: argument {parameter.name!r}: {error}") from error
 
     # ---- the rest of Triton's interface --------------------------------------------------------------------------
 
@@ -363,9 +376,14 @@ class JITFunction(DescribedKernel):
         """A call from a kernel that runs as Python under the interpreter; compiled kernels inline instead.
 
         Raises:
-            CompilationError: the call is not in a kernel; kernels are launched on a grid.
+            CalledOutside: the call is not in a kernel; kernels are launched on a grid.
         """
-        return current().call(self, args, kwargs)
+        if state.context is None:
+            raise CalledOutside(
+                f"{self.__name__} is called, and calls of jit functions work inside kernels only",
+                hint=f"launch it on a grid: {self.__name__}[(1,)](...)",
+            )
+        return state.context.call(self, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<JITFunction {self.__name__}>"

@@ -15,7 +15,7 @@ from .bound import Relaunch
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
 from .guards import Guards, Spread, broken_by
-from .hooks import LaunchEvent, VariantRequest, installed, launch_with_hooks
+from .hooks import LaunchEvent, VariantRequest, described, installed, launch_with_hooks
 from .kernel import Kernel, Launch, Prepared
 from .loaded import Direct
 from .pending import AsyncCompileMode, PendingKernel
@@ -177,10 +177,8 @@ class Launcher:
         return {name: given[name] for name in self._kernel.signature}
 
     def _describe(self, shape: tuple[int, int, int], arguments: tuple[object, ...]) -> dict[str, object]:
-        if self._metadata is None:
-            return {}
         bound: Mapping[str, object] = dict(zip(self._names, arguments, strict=True))
-        return dict(self._metadata(shape, self._kernel.metadata, bound))
+        return described(self._name, self._metadata, shape, self._kernel.metadata, bound)
 
 
 def _picker(launch: Launch, count: int) -> Spread | None:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from numbers import Number
 from types import NoneType
-from typing import Any
+from typing import Any, TypeVar
 
 from ... import knobs
 from ...errors import IllegalSchedule, LaunchError
@@ -24,10 +24,14 @@ from ..launch.launcher import compile_for_launch
 from ..launch.runner import Runner
 from ..variant.constants import constant_text
 from ..variant.variant import nearest
+from .checks import by_name, list_of, milliseconds, number
 from .config import Config
 from .results import FAILED, Timing, TuningResults
 from .search import BenchmarkFunction, Candidate, Search
 
+T = TypeVar("T")
+#: What a message says to who names no parameters.
+_NAMES = "give a list of names of parameters"
 #: What a search is done once for.
 TuningKey = tuple[object, ...]
 #: Types of which equal values are the same for a kernel, and of arguments that no array is part of.
@@ -66,8 +70,10 @@ class Autotuner(Runner):
         cache_results: bool = False,
     ) -> None:
         super().__init__(fn)
-        self.configs = list(configs) or [Config({})]
-        self.keys = list(key)
+        of = f"autotune of {self.__name__}:"
+        configs = list_of(Config, configs or (), f"{of} configs", "give a list of Config({...})")
+        self.configs = configs or [Config({})]
+        self.keys = list_of(str, key, f"{of} key", _NAMES)
         self.cache: dict[TuningKey, Config] = {}
         #: The tuning key of launches that have been seen, by :meth:`_glance`.
         self._seen: dict[object, TuningKey] = {}
@@ -75,17 +81,17 @@ class Autotuner(Runner):
         self.configs_timings: dict[Config, Timing] = {}
         self.failures: dict[Config, str] = {}
         self.bench_time = 0.0
-        self.reset_to_zero = list(reset_to_zero or ())
-        self.restore_value = list(restore_value or ())
+        self.reset_to_zero = list_of(str, reset_to_zero or (), f"{of} reset_to_zero", _NAMES)
+        self.restore_value = list_of(str, restore_value or (), f"{of} restore_value", _NAMES)
         self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
         self.pre_hook: Callable[..., object] = self._reset_named if pre_hook is None else pre_hook
         self.post_hook: Callable[..., object] = _do_nothing if post_hook is None else post_hook
         self.nargs: dict[str, object] | None = None
-        self.warmup_ms = 25.0 if warmup is None else warmup
-        self.rep_ms = 100.0 if rep is None else rep
+        self.warmup_ms = milliseconds(25.0 if warmup is None else warmup, f"{of} warmup")
+        self.rep_ms = milliseconds(100.0 if rep is None else rep, f"{of} rep")
         self.do_bench = do_bench
         self.cache_results = cache_results
-        prune = dict(prune_configs_by or {})
+        prune = by_name(prune_configs_by or {}, f"{of} prune_configs_by", "give its functions by name")
         self.early_config_prune = prune.pop("early_config_prune", None)
         self.perf_model = prune.pop("perf_model", None)
         self.configs_top_k = prune.pop("top_k", len(self.configs))
@@ -221,12 +227,14 @@ class Autotuner(Runner):
         Positional arguments reach the user's functions by name in ``named_args``, the others as keywords, as in Triton.
 
         Raises:
-            LaunchError: ``early_config_prune`` left nothing.
+            LaunchError: ``early_config_prune`` left nothing, or a function gave something else than it should.
         """
         candidates = self.configs
         named_args = self.base_fn.named(args)
         if self.early_config_prune is not None:
-            candidates = list(self.early_config_prune(self.configs, dict(named_args), **kwargs))
+            left = self.early_config_prune(self.configs, dict(named_args), **kwargs)
+            what = f"autotune of {self.__name__}: what early_config_prune returned"
+            candidates = list_of(Config, left, what, "return a list of some of the configurations")
             if not candidates:
                 error = LaunchError(
                     "Autotuner error: No valid autotuner configs after pruning. "
@@ -240,8 +248,12 @@ class Autotuner(Runner):
         if isinstance(top_k, float) and top_k <= 1.0:
             top_k = int(len(self.configs) * top_k)
         model = self.perf_model
-        predicted = {c: model(**{**named_args, **kwargs, **c.all_kwargs()}) for c in candidates}
-        return sorted(candidates, key=lambda c: float(predicted[c]))[: max(1, int(top_k))]
+        what, hint = (
+            f"autotune of {self.__name__}: what perf_model returned",
+            "return a number, less for what is faster",
+        )
+        predicted = {c: number(model(**{**named_args, **kwargs, **c.all_kwargs()}), what, hint) for c in candidates}
+        return sorted(candidates, key=predicted.__getitem__)[: max(1, int(top_k))]
 
     # ---- searching -------------------------------------------------------------------------------------------
 
@@ -260,7 +272,7 @@ class Autotuner(Runner):
         kept = [c for c in candidates if self._persistent(c)]
         timings, finalists = results.recall(kept)
         fresh = [c for c in candidates if c not in timings]
-        restore = [saved(value) for value in _arrays(arguments, self.restore_value)]
+        restore = self._of_each("restore_value", arguments, saved)
         search = self._made_search(device, arguments, restore)
         self.failures = search.failures
         search.run({c: self._candidate(c, args, kwargs, grid, arguments) for c in fresh})
@@ -285,7 +297,7 @@ class Autotuner(Runner):
         """Time one configuration alone: median, 20th and 80th percentile in ms; infinite where it cannot run."""
         self._check_conflicts(kwargs)
         arguments = {**self.base_fn.named(args), **kwargs}
-        restore = [saved(value) for value in _arrays(arguments, self.restore_value)]
+        restore = self._of_each("restore_value", arguments, saved)
         search = self._made_search(device_of(arguments), arguments, restore)
         search.run({config: self._candidate(config, args, kwargs, grid, arguments)})
         self._reset(arguments, restore)
@@ -348,10 +360,19 @@ class Autotuner(Runner):
         )
 
     def _reset(self, arguments: Mapping[str, object], restore: Sequence[Callable[[], object]]) -> None:
-        for value in _arrays(arguments, self.reset_to_zero):
-            zero(value)
+        self._of_each("reset_to_zero", arguments, zero)
         for put_back in restore:
             put_back()
+
+    def _of_each(self, what: str, arguments: Mapping[str, object], of: Callable[[Any], T]) -> list[T]:
+        """What ``of`` gives for each array that ``reset_to_zero`` or ``restore_value`` names; errors name it, too."""
+        made: list[T] = []
+        for name in getattr(self, what):
+            try:
+                made += map(of, _arrays(name, arguments.get(name)))
+            except LaunchError as error:
+                raise LaunchError(f"autotune of {self.__name__}: {what} names {name!r}, but {error.message}") from error
+        return made
 
     def _reset_named(self, arguments: Mapping[str, object], reset_only: bool = False) -> None:
         """The ``pre_hook`` of who has none: the arrays of ``reset_to_zero`` are zero."""
@@ -389,16 +410,11 @@ def _value_text(value: object) -> str:
         return type(value).__name__  # an array named in key: its dtype is part of the key anyway
 
 
-def _arrays(arguments: Mapping[str, object], names: Sequence[str]) -> list[object]:
-    """The arguments of these names that are not None; of tuples what is in them, without numbers."""
-    found: list[object] = []
-    for name in names:
-        value = arguments.get(name)
-        if isinstance(value, tuple):
-            found += [part for _, part in leaves(name, value) if not isinstance(part, Number | tuple | None)]
-        elif value is not None:
-            found.append(value)
-    return found
+def _arrays(name: str, value: object) -> list[object]:
+    """An argument, none if it is None; of a tuple what is in it, without numbers."""
+    if isinstance(value, tuple):
+        return [part for _, part in leaves(name, value) if not isinstance(part, Number | tuple | None)]
+    return [] if value is None else [value]
 
 
 def autotune(

@@ -6,7 +6,7 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from ... import knobs
@@ -15,6 +15,7 @@ from ...garbage import garbage_kept
 from ..cuda.driver import contexts_in_use
 from ..device import Device, Timer
 from ..devices import default_device, get_device
+from .checks import list_of, milliseconds, number
 
 ReturnMode = Literal["mean", "median", "min", "max", "all"]
 
@@ -63,16 +64,17 @@ def do_bench(
     nearly a tenth of a second.
 
     Raises:
-        LaunchError: an unknown ``return_mode``, or a quantile outside 0 to 1.
+        LaunchError: an unknown ``return_mode``, quantiles that are not a list of numbers from 0 to 1, or a time that is
+            no number.
     """
-    check_return_mode(return_mode)
+    check_request({"warmup": warmup, "rep": rep}, quantiles, return_mode)
     where = get_device(device) if isinstance(device, str) else device or benchmark_device()
     fn()
     where.synchronize()
     timers = []
     with garbage_kept():
         each_ns, spent_ns = _estimate(fn, where, warmup * 1e6)
-        for _ in range(min(int((warmup * 1e6 - spent_ns) / each_ns), _MOST)):
+        for _ in range(int(min((warmup * 1e6 - spent_ns) / each_ns, _MOST))):
             fn()
         for _ in range(int(min(max(rep * 1e6 / each_ns, _FEWEST), _MOST))):
             for tensor in grad_to_none or ():
@@ -82,10 +84,17 @@ def do_bench(
     return summary([t.elapsed_ns() / 1e6 for t in timers], quantiles, return_mode)
 
 
-def check_return_mode(return_mode: str) -> None:
-    """Raise LaunchError for one that there is not."""
+def check_request(times: Mapping[str, object], quantiles: object, return_mode: str) -> None:
+    """Raise LaunchError for what there is not: ``times`` in milliseconds by name, and what is to be told of them."""
+    for name, time_ms in times.items():
+        milliseconds(time_ms, name)
     if return_mode not in ("mean", "median", "min", "max", "all"):
         raise LaunchError(f"return_mode {return_mode!r}", hint="use mean, median, min, max or all")
+    if quantiles is not None:
+        hint = "give a list of numbers from 0 to 1"
+        for q in list_of(object, quantiles, "quantiles", hint):
+            if not 0 <= number(q, "a quantile", hint) <= 1:
+                raise LaunchError(f"the quantile {q} is not between 0 and 1")
 
 
 def summary(times: list[float], quantiles: Sequence[float] | None, return_mode: ReturnMode) -> float | list[float]:
@@ -105,9 +114,7 @@ _SUMMARIES: dict[str, Callable[[list[float]], float]] = {
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """The ``q``-quantile, interpolated linearly between neighbours (NumPy's default)."""
-    if not 0 <= q <= 1:
-        raise LaunchError(f"the quantile {q} is not between 0 and 1")
+    """The ``q``-quantile (0 to 1), interpolated linearly between neighbours (NumPy's default)."""
     ordered = sorted(values)
     place = q * (len(ordered) - 1)
     low = math.floor(place)

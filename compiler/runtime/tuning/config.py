@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ...errors import LaunchError
 from ..variant.constants import constant_text
+from .checks import by_name
 
 PreHook = Callable[[dict[str, object]], object]
 
@@ -19,6 +20,7 @@ class Config:
     ``kwargs``.
 
     Raises:
+        ArgumentMismatch: ``kwargs`` are not values by name.
         LaunchError: there is an ``ir_override``, IR of Triton's in place of the kernel.
     """
 
@@ -34,7 +36,7 @@ class Config:
     ) -> None:
         if ir_override is not None:
             raise LaunchError(f"ir_override = {ir_override!r}", hint="deuteron compiles kernels from their source only")
-        self.kwargs = dict(kwargs)
+        self.kwargs = by_name(kwargs, "what a Config sets", "give values by name: Config({'BLOCK': 64})")
         self.num_warps = num_warps
         self.num_stages = num_stages
         self.num_ctas = num_ctas

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import DeviceError
-from .benchmark import Clearable, ReturnMode, check_return_mode, summary
+from .benchmark import Clearable, ReturnMode, check_request, summary
 
 #: Launches whose time says how many fill a graph, graphs that are timed, and launches of a graph at most.
 _ESTIMATE_LAUNCHES, _REPLAYS, _MOST = 5, 10, 1000
@@ -26,10 +26,11 @@ def do_bench_cudagraph(
     ``return_mode`` and ``grad_to_none`` are those of :func:`do_bench`.
 
     Raises:
-        LaunchError: an unknown ``return_mode``, or a quantile outside 0 to 1.
+        LaunchError: an unknown ``return_mode``, quantiles that are not a list of numbers from 0 to 1, or a time that is
+            no number.
         DeviceError: PyTorch is not there, or has no GPU.
     """
-    check_return_mode(return_mode)
+    check_request({"rep": rep}, quantiles, return_mode)
     cuda = _cuda()
     with cuda.stream(cuda.Stream()):
         fn()

@@ -11,6 +11,7 @@ from ..launch.bound import Relaunch
 from ..launch.kernel import Kernel, Launch
 from ..launch.runner import Runner
 from ..variant.variant import nearest
+from .checks import by_name
 
 Rule = Callable[[dict[str, object]], object]
 
@@ -20,7 +21,7 @@ class Heuristics(Runner):
 
     def __init__(self, fn: Runner | Kernel, values: Mapping[str, Rule]) -> None:
         super().__init__(fn)
-        self.values = dict(values)
+        self.values = by_name(values, f"heuristics of {self.__name__}", "give functions of the arguments by name", True)
 
     def run(self, *args: object, grid: Any, warmup: bool = False, **kwargs: object) -> object:
         """Compute the values, each of which sees the arguments and the values before it, and launch."""
@@ -43,11 +44,15 @@ class Heuristics(Runner):
                     f"heuristics of {self.__name__}: {name!r} is not a parameter or schedule option",
                     hint=nearest(name, known),
                 )
-            made[name] = rule({**self.base_fn.named(args), **made})
+            try:
+                made[name] = rule({**self.base_fn.named(args), **made})
+            except Exception as error:
+                error.add_note(f"in the heuristics of {self.__name__}, in what gives {name!r}")
+                raise
         return made
 
 
 def heuristics(values: Mapping[str, Rule]) -> Callable[[Runner | Kernel], Heuristics]:
     """Decorator: each of ``values`` is a function from the arguments by name to the value of a parameter or of a
-    schedule option such as ``num_warps``."""
+    schedule option such as ``num_warps``. Raises ArgumentMismatch if they are not."""
     return lambda fn: Heuristics(fn, values)

@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...errors import ArgumentMismatch
 from ...target import Target
 from ..device import Device
 from ..launch.kernel import Kernel
@@ -77,8 +78,10 @@ class TuningResults:
 
 
 def as_timing(times: float | Sequence[float]) -> Timing:
-    """One time, or quantiles in the order of QUANTILES, as a Timing."""
-    if isinstance(times, int | float):
-        times = [times]
-    median, low, high = [*times, times[-1], times[-1]][:3]
-    return float(median), float(low), float(high)
+    """One time, or quantiles in the order of QUANTILES, as a Timing. Raises ArgumentMismatch for anything else."""
+    try:
+        given = [float(time) for time in (times if isinstance(times, Iterable) else [times])]
+        median, low, high = [*given, given[-1], given[-1]][:3]
+    except (TypeError, ValueError, IndexError):
+        raise ArgumentMismatch(f"timing gave {times!r}", hint="it gives milliseconds: one number, or three") from None
+    return median, low, high

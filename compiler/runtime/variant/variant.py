@@ -106,6 +106,16 @@ def make_variant(
             f"the signature of {kernel.name} is {signature!r}",
             hint='pass the types of its parameters by name, such as {"x": "*fp32", "n": "i32"}',
         )
+    if not isinstance(constexprs or {}, Mapping):
+        raise SignatureError(
+            f"the constexprs of {kernel.name} are {constexprs!r}", hint='pass values by name, such as {"BLOCK": 64}'
+        )
+    for name in (*signature, *(constexprs or {})):
+        if not isinstance(name, str):
+            raise SignatureError(
+                f"{kernel.name} has no parameter {name!r}",
+                hint=f"its parameters by name: {', '.join(p.name for p in kernel.parameters)}",
+            )
     given = {n: unwrap(v) for n, v in (constexprs or {}).items()}
     texts = scattered(signature)
     types: dict[str, ArgumentType] = {}
