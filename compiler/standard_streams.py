@@ -27,6 +27,9 @@ def is_full(error: OSError) -> bool:
     return error.filename is None and error.errno in _FULL
 
 
-def drop_output() -> None:
-    """Print into nothing from here on: Python would complain once more when it flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop_output(*, messages: bool = False) -> None:
+    """Print into nothing from here on, ``messages`` on stderr, too: Python would complain once more when it flushes the
+    streams at exit."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr) if messages else (sys.stdout,):
+        os.dup2(nothing, stream.fileno())

@@ -7,6 +7,7 @@ import copy
 import hashlib
 import inspect
 import textwrap
+import tokenize
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -101,8 +102,9 @@ class KernelSource:
         """The jit function ``name`` of a file, read as text; raises as from_text, and CompilationError if
         unreadable."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            with tokenize.open(path) as file:  # decodes as Python does
+                text = file.read()
+        except (OSError, UnicodeDecodeError, SyntaxError) as error:
             raise CompilationError(f"cannot read {path}: {error}") from error
         return KernelSource.from_text(text, name, str(path))
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 #: Exit codes besides 0: a mistake that the message explains, an interrupt, and a reader (head, less) that has gone.
-USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 1
+USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def _main(given: list[str]) -> int:
         _complain(str(error))
         return USER_ERROR
     except BrokenPipeError:
-        drop_output()
+        drop_output(messages=True)
         return BROKEN_PIPE
     except OSError as error:
         if is_full(error):
@@ -70,9 +70,13 @@ def _is_text(argument: str) -> bool:
 
 def _complain(text: str) -> None:
     from deuteron.compiler.printable import printable  # lazy: as above
+    from deuteron.compiler.standard_streams import drop_output  # lazy: as above
 
     text = printable(text)
     label = "\x1b[1;31merror:\x1b[0m" if sys.stderr.isatty() else "error:"
     # A message that starts with a place (file:line:column) or shows a caret keeps its columns on lines of its own.
     separator = "\n" if "\n" in text.partition("\nhint: ")[0] else " "
-    print(f"{label}{separator}{text}", file=sys.stderr)
+    try:
+        print(f"{label}{separator}{text}", file=sys.stderr)
+    except OSError:  # nobody reads it, or it has no room: the code remains
+        drop_output(messages=True)

@@ -96,10 +96,13 @@ def run(arguments: list[str]) -> int:
 
     Raises:
         DeuteronError: the command failed; usage errors are reported here and give 2.
+        BrokenPipeError: who read the output has gone.
     """
     command = typer.main.get_command(app)
     try:
         command.main(arguments, prog_name="deuteron")
     except SystemExit as finished:
+        if isinstance(finished.__context__, BrokenPipeError):  # of which typer makes the code 1
+            raise finished.__context__ from None
         return finished.code if isinstance(finished.code, int) else 1
     return 0

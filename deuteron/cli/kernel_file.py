@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import CommandError
+from .errors import CommandError, no_file
 
 if TYPE_CHECKING:
     from deuteron.compiler import KernelSource
@@ -36,14 +36,13 @@ def read_kernel(text: str) -> KernelSource:
 def existing_file(path: Path) -> Path:
     """``path``; raises CommandError where it is no file."""
     if not path.is_file():
-        what = f"{path} is a folder" if path.is_dir() else f"there is no file {path}"
-        raise CommandError(what, hint="name the kernel as FILE:KERNEL")
+        raise CommandError(no_file(path), hint="name the kernel as FILE:KERNEL")
     return path
 
 
 def _only_kernel(path: Path) -> str:
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return ""  # from_file says what is wrong, with its place
     kernels = [
@@ -63,7 +62,7 @@ def _only_kernel(path: Path) -> str:
 def is_described(path: Path) -> bool:
     """Whether a file says how its kernels are launched: ``workload = {...}`` at its top level."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return False  # who reads the kernel says what is wrong, with its place
     targets = [t for s in tree.body if isinstance(s, ast.Assign) for t in s.targets]

@@ -20,7 +20,8 @@ _HEAD = """\
 # The command line
 
 Exit codes of `deuteron`: 0, the command did what it says; 1, a job that it watched or some of the shapes that it tuned
-did not succeed, `sanitize` has findings or `doctor` a problem; 2, a mistake that the message explains; 130, Ctrl-C.
+did not succeed, `sanitize` has findings or `doctor` a problem; 2, a mistake that the message explains; 130, Ctrl-C;
+141, who read the output has gone (`| head`).
 `bench` passes on the code of the benchmark. Data go to stdout, progress and messages to stderr. `python -m deuteron` is
 the same command.
 

@@ -47,12 +47,13 @@ def sanitize(
         failure = run_script(script, arguments or [])
     if as_json:
         print(json.dumps(report.to_json(), indent=2))
-    else:
+    elif report.launches:
         _show(report)
     if report.findings:
         raise typer.Exit(FOUND)
     if failure is not None:
-        raise CommandError(f"{script} did not run to its end: {failure}", hint="what ran before has no findings")
+        hint = "what ran before has no findings" if report.launches else None
+        raise CommandError(f"{script} did not run to its end: {failure}", hint=hint)
     if not report.launches:
         raise CommandError(f"{script} launched no kernel: nothing was checked")
 

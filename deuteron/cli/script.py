@@ -10,7 +10,7 @@ from pathlib import Path
 from deuteron.compiler.as_main import frames_of_main, main_kept, run_as_main
 from deuteron.compiler.errors import DeuteronError
 
-from .errors import CommandError
+from .errors import CommandError, no_file
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> str | None:
@@ -23,8 +23,7 @@ def run_script(script: Path, arguments: Sequence[str]) -> str | None:
         CommandError: there is no such file.
     """
     if not script.is_file():
-        what = f"{script} is a folder" if script.is_dir() else f"there is no file {script}"
-        raise CommandError(what, hint="name a Python file, and after it its arguments")
+        raise CommandError(no_file(script), hint="name a Python file, and after it its arguments")
     try:
         with main_kept():
             run_as_main(str(script), arguments)

@@ -343,3 +343,18 @@ def test_a_kernel_s_file_that_is_no_python(run, tmp_path: Path, content: bytes):
     for command in ("space", "compile", "explain"):
         ran = run(command, f"{tmp_path}/k.py:k")
         assert ran.code == 2 and "k.py" in ran.err, command
+
+
+@pytest.mark.parametrize("command", ["compile", "sanitize"])
+def test_pipes_are_no_files(run, tmp_path: Path, command: str):
+    os.mkfifo(tmp_path / "pipe.py")
+    for path in (tmp_path / "pipe.py", "/dev/null"):
+        ran = run(command, path)
+        assert ran.code == 2 and f"{path} is a pipe or a device, and no file" in ran.err
+
+
+@pytest.mark.parametrize("coding", [b"# coding: klingon\n", b"# \xff\n", b"\n\n\n# \xff\n"])
+def test_text_that_cannot_be_decoded(run, tmp_path: Path, coding: bytes):
+    (tmp_path / "k.py").write_bytes(coding)
+    ran = run("compile", f"{tmp_path}/k.py:k")
+    assert ran.code == 2 and f"cannot read {tmp_path}/k.py: " in ran.err

@@ -165,3 +165,12 @@ def test_arguments_without_names_of_their_own(run, kernel_file):
     assert "%rest.0: *f16, %rest.1: i32" in ran.out
     ran = run("compile", f"{path}:k", "--signature", "rest.1=i32")
     assert ran.code == 2 and "the tuple 'rest' has the elements rest.1" in ran.err
+
+
+@pytest.mark.parametrize("head", [b"\xef\xbb\xbf", b"# -*- coding: latin-1 -*-\n# \xe9\n", b"# \xc3\xa9\n"])
+def test_files_are_decoded_as_python_does(run, tmp_path: Path, head: bytes):
+    path = tmp_path / "k.py"
+    path.write_bytes(head + b"import deuteron as triton\n\n\n@triton.jit\ndef k(x_ptr):\n    pass\n")
+    for kernel in (f"{path}:k", path):
+        ran = run("compile", kernel, "--emit", "tile")
+        assert ran.code == 0 and "func @k(" in ran.out, ran.err

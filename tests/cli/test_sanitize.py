@@ -72,6 +72,7 @@ def test_a_script_that_does_not_run_to_its_end(run, tmp_path: Path, text: str, w
     ran = run("sanitize", path)
     assert ran.code == 2
     assert words in ran.err
+    assert "no findings" not in ran.err, "nothing was checked"
     assert "deuteron/cli" not in ran.err
     assert "runpy" not in ran.err
 

@@ -49,6 +49,22 @@ def test_a_full_disk_is_a_message(profile: Path, unbuffered: str):
         assert "Traceback" not in done.stderr and "ignored" not in done.stderr
 
 
+def test_a_full_disk_behind_the_messages_keeps_the_code():
+    with Path("/dev/full").open("w") as full:
+        for arguments in (["compile", "missing.py"], ["--nonsense"]):
+            assert subprocess.run([*DEUTERON, *arguments], stderr=full, check=False, timeout=60).returncode == 2
+
+
+def test_a_reader_that_has_gone_has_a_code_of_its_own():
+    read, write = os.pipe()
+    os.close(read)
+    for arguments in (["--help"], ["devices"]):
+        command = [*DEUTERON, *arguments]
+        done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (141, b"")
+    os.close(write)
+
+
 def test_a_closed_output_is_written_nowhere(profile: Path):
     for command in commands(profile):
         done = subprocess.run(
