@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deuteron.tuner.event_log import sync_folder
@@ -35,6 +38,42 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     temporary.replace(path)
     sync_folder(path.parent)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """One process or thread at a time is in the blocks of one path, where a file is meanwhile; the others wait. Where
+    there can be no file, or no lock on it, nobody waits."""
+    handle = _locked(path)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            os.close(handle)
+
+
+def _locked(path: Path) -> int | None:
+    with suppress(OSError):
+        while True:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if _is_at(handle, path):
+                    return handle
+            except BaseException:
+                os.close(handle)
+                raise
+            os.close(handle)  # who had it has removed it, and the next one makes another
+    return None
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def is_full(error: BaseException | None) -> bool:

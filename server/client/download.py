@@ -18,7 +18,7 @@ from deuteron.tuner.event_log import sync_folder
 from deuteron.tuner.http import HttpClient, raw_body, unreachable
 from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
-from ..files import file_sha256
+from ..files import alone, file_sha256
 from .answers import BundleDownload
 from .difference import fetch_difference
 
@@ -48,8 +48,9 @@ class Download:
     A file that is there already is offered in If-None-Match, so an unchanged bundle costs a small request; of one that
     changed only the pieces that the old file has not are fetched (:mod:`.difference`), where the service lists them.
     A lost connection is resumed with Range, also by a later run. The file appears under its name only when
-    its sha256 is right and ``accept``, which raises to refuse a file, takes it; until then the old one stays.
-    ``most_bytes``: a larger file is refused.
+    its sha256 is right and ``accept``, which raises to refuse a file, takes it; until then the old one stays. Of
+    several processes that download one file at once one does, and the others wait. ``most_bytes``: a larger file is
+    refused.
     """
 
     http: HttpClient
@@ -81,6 +82,11 @@ class Download:
                 f"{self.path} is no file", hint="a bundle is kept in one, which later pulls bring up to date"
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        # Unfinished downloads have one name for all: who comes second finds the file there, and asks for a newer one.
+        with alone(self.path.with_name(f".{self.path.name}.lock")):
+            return self._brought_up_to_date()
+
+    def _brought_up_to_date(self) -> BundleDownload:
         present = file_sha256(self.path) if self.path.is_file() else None
         if present is not None and next(self._parts(), None) is None:
             # What it leaves is an unfinished download like any other: gone on with, checked and published as one.
@@ -172,7 +178,7 @@ class Download:
         return self.path.parent / f".{self.path.name}.{sha256}.part"
 
     def _parts(self) -> Iterator[_Part]:
-        for path in self.path.parent.glob(f".{self.path.name}.*.part"):
-            sha256 = path.name.split(".")[-2]
-            if _ETAG.match(f'"{sha256}"'):
-                yield _Part(path, sha256)
+        ours = re.compile(rf"\.{re.escape(self.path.name)}\.([0-9a-f]{{64}})\.part")
+        for path in self.path.parent.iterdir():
+            if match := ours.fullmatch(path.name):
+                yield _Part(path, match.group(1))

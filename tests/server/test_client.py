@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -221,6 +223,52 @@ def test_a_broken_download_is_resumed(scripted: Callable[[Script], Scripted], tm
         "bytes=600000-",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+def test_those_who_download_one_file_at_once_do_it_once(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
+    """All wrote to one unfinished file: but one said that somebody altered it, or that it was gone."""
+    answers: list[int] = []
+
+    def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        known = SHA256 in handler.headers.get("If-None-Match", "")
+        answers.append(404 if "pieces" in handler.path else 304 if known else 200)
+        whole = answers[-1] == 200
+        handler.send_response(answers[-1])
+        handler.send_header("etag", f'"{SHA256}"')
+        handler.send_header("content-length", str(len(CONTENT) if whole else 0))
+        handler.end_headers()
+        for start in range(0, len(CONTENT) if whole else 0, len(CONTENT) // 4):
+            time.sleep(0.03)
+            handler.wfile.write(CONTENT[start : start + len(CONTENT) // 4])
+
+    def pull(number: int) -> str:
+        # In the way of names that are patterns, too.
+        with Client(server.url) as client:
+            return client.pull_bundle(tmp_path / "b[1]").sha256
+
+    server = scripted(script)
+    with ThreadPoolExecutor(4) as several:
+        assert list(several.map(pull, range(4))) == [SHA256] * 4
+    assert answers.count(200) == 1
+    assert (tmp_path / "b[1]").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["b[1]"]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("name", ["b", "b[1]", "b*"])
+def test_an_unfinished_download_is_that_of_its_name(
+    scripted: Callable[[Script], Scripted], tmp_path: Path, name: str, begun: bool
+) -> None:
+    """Whatever the name means as a pattern; those of names that begin with it stay."""
+    others = [tmp_path / f".{other}.{SHA256}.part" for other in ("b.old", "bb", "b1", f"{name}.x")]
+    for path in ([tmp_path / f".{name}.{SHA256}.part"] if begun else []) + others:
+        path.write_bytes(CONTENT[:1000])
+    server = scripted(lambda handler, _n: send(handler, *ranged(handler)[:2], etag=f'"{SHA256}"'))
+    with Client(server.url) as client:
+        client.pull_bundle(tmp_path / name)
+    assert [headers.get("range") for _, headers in server.requests] == ["bytes=1000-" if begun else None]
+    assert (tmp_path / name).read_bytes() == CONTENT
+    assert sorted(tmp_path.iterdir()) == sorted({tmp_path / name, *others})
 
 
 def test_wrong_content_is_never_published(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
