@@ -18,6 +18,7 @@ from deuteron.tuner.records.trust import KeyFolder
 from . import openapi, problems
 from .api import bundles, configs, devices, events, health, jobs, kernels, searches, tokens, worker, workers, workloads
 from .bundles import Bundles, signing_key
+from .caching import CacheControl
 from .context import ServiceContext
 from .cookies import OwnCookie
 from .dispatch import Dispatcher, NoDispatcher
@@ -99,6 +100,7 @@ def create_app(settings: Settings, *, store: ServiceStore | None = None) -> Fast
     app.add_middleware(OneRange)
     app.add_middleware(OwnCookie)
     app.add_middleware(WellFormed)
+    app.add_middleware(CacheControl, settings=settings)
     app.add_middleware(Timing, metrics=context.metrics)
     app.add_middleware(HeadAsGet)
     return app

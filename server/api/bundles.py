@@ -11,6 +11,7 @@ from fastapi.responses import FileResponse
 
 from ..auth import Reader
 from ..bundles import BundleFile
+from ..caching import ASK_AGAIN, FOR_EVER
 from ..context import ContextDep, ServiceContext
 from ..problems import HttpProblem
 from ..read_through import known_kernel
@@ -27,7 +28,6 @@ KernelQuery = Annotated[str | None, Query(description="Kernel hash or name; all 
 DeviceQuery = Annotated[str | None, Query(description="Device key or name; all if left out.")]
 
 _MEDIA_TYPE = "application/x-ndjson"
-_IMMUTABLE = "private, max-age=31536000, immutable"
 _FILE: dict[int | str, dict[str, Any]] = {
     200: {"content": {_MEDIA_TYPE: {}}, "description": "The bundle."},
     206: {"description": "The part of the bundle that `Range` asked for."},
@@ -44,7 +44,7 @@ async def latest_bundle(
     stays. With `kernel`, a service that has an upstream adds what that one has besides; `Deuteron-Upstream` says
     whether it was `reached`, `unreachable` or `refused`. 404 for a kernel of which nothing was ever stored."""
     bundle, said = await _current(request, context, kernel, device)
-    answer = _send(request, bundle, "no-cache")
+    answer = _send(request, bundle, ASK_AGAIN)
     answer.headers.update(said)
     return answer
 
@@ -55,7 +55,7 @@ async def latest_pieces(
 ) -> Response:
     """By these a client that has an older bundle fetches what it lacks, with `Range` on the bundle's own address."""
     bundle, _said = await _current(request, context, kernel, device)
-    return _send_pieces(request, bundle, "no-cache")
+    return _send_pieces(request, bundle, ASK_AGAIN)
 
 
 async def _current(
@@ -94,7 +94,7 @@ def get_bundle(
 ) -> Response:
     """What is under this address never changes."""
     bundle = context.bundles.find(sha256)
-    return _send(request, bundle, _IMMUTABLE)
+    return _send(request, bundle, FOR_EVER)
 
 
 @router.get("/{sha256}/pieces", summary="List the pieces of one bundle", response_model=PiecesAnswer)
@@ -105,7 +105,7 @@ def bundle_pieces(
     _reader: Reader,
 ) -> Response:
     """What is under this address never changes."""
-    return _send_pieces(request, context.bundles.find(sha256), _IMMUTABLE)
+    return _send_pieces(request, context.bundles.find(sha256), FOR_EVER)
 
 
 def _pass_on(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from fastapi import status
+from fastapi import Response, status
 
 from ..auth import Admin
+from ..caching import NOT_AT_ALL
 from ..context import ContextDep
 from ..store import Token
 from .routes import make_router
@@ -16,8 +17,9 @@ router = make_router("tokens", "/v1/tokens")
 
 
 @router.post("", status_code=status.HTTP_201_CREATED, summary="Make a token")
-def create_token(body: TokenBody, context: ContextDep, _admin: Admin) -> NewTokenAnswer:
+def create_token(body: TokenBody, context: ContextDep, _admin: Admin, response: Response) -> NewTokenAnswer:
     """The secret is in this answer and nowhere else: the service keeps only its sha256."""
+    response.headers["Cache-Control"] = NOT_AT_ALL
     expires_at = None
     if body.expires_in_seconds is not None:
         expires_at = datetime.now(UTC) + timedelta(seconds=body.expires_in_seconds)
