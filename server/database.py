@@ -24,6 +24,23 @@ logger = logging.getLogger("deuteron.server")
 _POOL_SIZE = 10
 _POOL_OVERFLOW = 30
 _BUSY_TIMEOUT_MS = 15_000
+# When an end of a connection to PostgreSQL takes the other for dead: silent for _IDLE_S, it is asked, and says nothing
+# _COUNT times; or nobody acknowledges what was sent for _UNACKNOWLEDGED_MS. Else that takes hours, for which a machine
+# that lost its power keeps the lock of who dispatches, and those of jobs.
+_IDLE_S, _INTERVAL_S, _COUNT, _UNACKNOWLEDGED_MS = 15, 5, 3, 30_000
+_OUR_END: dict[str, int] = {
+    "connect_timeout": 10,
+    "keepalives_idle": _IDLE_S,
+    "keepalives_interval": _INTERVAL_S,
+    "keepalives_count": _COUNT,
+    "tcp_user_timeout": _UNACKNOWLEDGED_MS,
+}
+_ITS_END: dict[str, int] = {
+    "tcp_keepalives_idle": _IDLE_S,
+    "tcp_keepalives_interval": _INTERVAL_S,
+    "tcp_keepalives_count": _COUNT,
+    "tcp_user_timeout": _UNACKNOWLEDGED_MS,
+}
 
 
 class DatabaseLost(OperationalError):
@@ -86,13 +103,15 @@ def make_engine(url: str) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     require_extras("postgres", by="a PostgreSQL database")
-    return create_engine(
+    engine = create_engine(
         parsed,
         pool_size=_POOL_SIZE,
         max_overflow=_POOL_OVERFLOW,
         pool_pre_ping=True,
-        connect_args={"connect_timeout": 10},
+        connect_args={name: value for name, value in _OUR_END.items() if name not in parsed.query},
     )
+    event.listen(engine, "connect", _prepare_postgres)
+    return engine
 
 
 def close_to_others(url: str) -> None:
@@ -138,6 +157,15 @@ def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) ->
     cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _prepare_postgres(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    # Not as `options` of the connection: an address may have some of its own, and poolers take none.
+    cursor = connection.cursor()
+    for name, value in _ITS_END.items():
+        cursor.execute(f"SET {name} = {value}")
+    cursor.close()
+    connection.commit()
 
 
 def _begin_sqlite(connection: Connection) -> None:

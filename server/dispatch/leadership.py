@@ -1,7 +1,9 @@
 """Which of several servers on one database dispatches: the one that holds the database's lock.
 
 The lock is the operating system's on SQLite and an advisory one on PostgreSQL, so it ends with the process that held
-it, however that ended; no lease has to run out. The others answer requests and ask for the lock again.
+it, however that ended; no lease has to run out. PostgreSQL notices within a minute that a machine is gone
+(:mod:`..database`). A process that hangs is there and keeps the lock, since it may go on at any moment: never do two
+dispatch. The others answer requests and ask for the lock again.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import psutil  # type: ignore[import-untyped]
 import pytest
+from sqlalchemy import make_url
 
 from deuteron import migrations
 from deuteron.server import ServiceStore, Settings, SettingsError
@@ -101,6 +102,24 @@ def test_a_database_that_forgot_the_session_forgot_the_lock(postgres_url: str) -
     lock.release()
     for item in (engine, other):
         item.dispose()
+
+
+@pytest.mark.postgres
+def test_either_end_of_a_connection_notices_that_the_other_is_gone(postgres_url: str) -> None:
+    """The session of a server without power kept its locks for hours. What an address says itself is left alone."""
+    url = make_url(postgres_url).update_query_dict({"keepalives_idle": "44"})
+    engine = make_engine(url.render_as_string(hide_password=False))
+    with engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT name FROM pg_settings WHERE source = 'session' AND name LIKE 'tcp%%'")
+        # Their values are those of the socket, which is none of TCP here.
+        assert {row.name for row in rows} >= {
+            "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "tcp_user_timeout"
+        }  # fmt: skip
+        ours = connection.connection.dbapi_connection.info.get_parameters()  # type: ignore[union-attr]
+    engine.dispose()
+    assert ours["keepalives_idle"] == "44"
+    silent_s = 44 + int(ours["keepalives_interval"]) * int(ours["keepalives_count"])
+    assert silent_s <= 60 and int(ours["tcp_user_timeout"]) <= 60_000
 
 
 def test_a_second_server_answers_and_takes_over(
