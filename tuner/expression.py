@@ -1,9 +1,10 @@
 """A small safe language for constraints, grids, shapes, FLOP and byte formulas.
 
 The text is parsed with :mod:`ast`, every node is checked against a whitelist and turned into closures; nothing is
-ever given to ``eval``. There is arithmetic, comparison, ``and or not``, ``a if c else b``, ``x in (1, 2)`` and the
-functions in :data:`FUNCTIONS`. Text is data only: it compares, it does not concatenate or format. Integers, exponents,
-text length and nesting are capped, so that an expression from a stranger costs microseconds.
+ever given to ``eval``. There is arithmetic, comparison, ``and or not``, ``a if c else b``, ``x in (1, 2)``, which all
+mean what they do in Python, and the functions in :data:`FUNCTIONS`. Text is data only: it compares, it does not
+concatenate or format. Integers, exponents, text length and nesting are capped, so that an expression from a stranger
+costs microseconds.
 """
 
 from __future__ import annotations
@@ -190,10 +191,17 @@ class _Builder:
         return lambda names: _apply(call, [run(names) for run in runs], column)
 
     def _junction(self, conjunction: bool, values: list[ast.expr], depth: int) -> _Run:
-        runs = [self.build(value, depth + 1) for value in values]
-        if conjunction:
-            return lambda names: all(run(names) for run in runs)
-        return lambda names: any(run(names) for run in runs)
+        *runs, last = (self.build(value, depth + 1) for value in values)
+
+        def junction(names: Names) -> Scalar:
+            """The first operand that decides, else the last, as in Python."""
+            for run in runs:
+                value = run(names)
+                if bool(value) is not conjunction:
+                    return value
+            return last(names)
+
+        return junction
 
     def _function(self, name: str, args: list[ast.expr], column: int, depth: int) -> _Run:
         if name not in FUNCTIONS:

@@ -11,7 +11,7 @@ from ..codec import JsonObject
 from .spec import DEVICE_KINDS, DTYPES, FILLS, ROLES, WorkloadSpec
 
 _EXPRESSION: JsonObject = {
-    "description": "An expression such as `cdiv(N, BLOCK)`; a number stands for itself.",
+    "description": "An expression such as `cdiv(N, BLOCK)`, as in Python; a number stands for itself.",
     "anyOf": [{"type": "string"}, {"type": "number"}],
 }
 
