@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import replace
@@ -164,6 +165,14 @@ def test_what_was_not_measured_is_not_used_and_named() -> None:
     assert found.missing == ((0, 1), (1, 0))
     with pytest.raises(CoverError, match="no 1 configurations were found"):
         cover_with(table, 1)
+
+
+@pytest.mark.parametrize("number", [0.0, -1.0, math.nan, math.inf])
+def test_what_no_clock_shows_is_refused(number: float) -> None:
+    shapes, configs = ({"M": 1},), ({"B": 1}, {"B": 2})
+    for times, weight in (({0: 1.0, 1: number}, 1.0), ({0: 1.0}, number)):
+        with pytest.raises(CoverError, match="positive numbers"):
+            TimeTable(shapes, configs, (times,), (weight,))
 
 
 def log(shape: Mapping[str, int], known: Mapping[int, float], dtype: str = "f32", device: str = "cpu/x") -> SearchLog:

@@ -123,6 +123,15 @@ def test_failures_with_a_field_of_their_own(tiny: Path) -> None:
     assert [trial.error for trial in recording.known] == [None, "CompilationFailedConfig", None]
 
 
+def test_failures_of_old_versions_have_an_absurd_time(tiny: Path) -> None:
+    """As ``runners/sequential.py`` of Kernel Tuner 0.3.2 stores them."""
+    data = json.loads(tiny.read_text())
+    data["cache"]["2,a"] = {"x": 2, "mode": "a", "time": 1e20}
+    tiny.write_text(json.dumps(data))
+    recording = read_kernel_tuner(tiny)
+    assert [(trial.time_ns, trial.error) for trial in recording.known] == [(4e6, None), (None, "failed"), (2e6, None)]
+
+
 def test_what_is_outside_the_space_does_not_count(tiny: Path) -> None:
     data = json.loads(tiny.read_text())
     data["cache"]["9,a"] = {"x": 9, "mode": "a", "time": 0.5}

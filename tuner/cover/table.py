@@ -43,8 +43,9 @@ class TimeTable:
             raise CoverError("there is a shape that nothing was measured at" if self.shapes else "there is no shape")
         if len({shape_key(shape) for shape in self.shapes}) < len(self.shapes):
             raise CoverError("a shape is there twice")
-        if any(time <= 0 for row in self.times for time in row.values()) or any(not w > 0 for w in self.weights):
-            raise CoverError("times and weights are positive")
+        numbers = (*self.weights, *(time for row in self.times for time in row.values()))
+        if not all(0 < number < math.inf for number in numbers):
+            raise CoverError("times and weights are positive numbers")
 
     def loss(self, shape: int, config: int) -> float | None:
         """How much slower than the best one measured a configuration is at a shape, 0.03 for 3 %; None where the pair

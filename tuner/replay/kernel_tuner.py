@@ -22,6 +22,8 @@ from ..space import Parameter, config_key
 from .recording import RecordedTrial, Recording, RecordingError
 
 NS_PER_MS = 1e6
+#: What Kernel Tuner wrote as the time of what failed before it had error classes, in ms.
+FAILED_MS = 1e20
 #: What T4 files say of the unit of their times; a file that says nothing means milliseconds.
 NS_PER_UNIT = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, "miliseconds": 1e6, "seconds": 1e9}
 
@@ -121,6 +123,8 @@ def _read_trial(value: JsonObject, where: str, names: Sequence[str]) -> Recorded
     entry = _CacheEntry.from_json(value, where)
     if entry.error is not None or isinstance(entry.time, str):
         return RecordedTrial(config, None, error=entry.error or str(entry.time))
+    if entry.time == FAILED_MS:
+        return RecordedTrial(config, None, error="failed")
     if entry.time is None:
         raise SchemaError(f"{where}: the field 'time' is missing")
     mean_ms = statistics.fmean(entry.times) if entry.times else entry.time
