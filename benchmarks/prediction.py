@@ -108,6 +108,7 @@ def show(case: Case, validated: CrossValidation, seconds: float) -> None:
         if accuracy is not None:
             print(f"  {name:10} {accuracy}")
     print(f"  not measured where it was chosen: {validated.unmeasured:.0%} of the predicted", flush=True)
+    print(f"  no configuration known to be right: at {validated.unanswered:.0%} of all shapes", flush=True)
 
 
 def lookup_seconds(predictor: Predictor) -> dict[str, float]:

@@ -90,6 +90,7 @@ def print_predictors(predictors: Iterable[Predictor]) -> None:
     """What predictors are worth, beside the nearest shape and the default: shares of the best at shapes that were left
     out."""
     table = make_table("kernel", "dtype", "device", "chosen by", ">shapes", ">geomean", ">p10", ">worst")
+    doubts = []
     for one in predictors:
         found = one.accuracy
         ways = (("prediction", found.predicted), ("nearest shape", found.nearest), ("default", found.default))
@@ -97,8 +98,11 @@ def print_predictors(predictors: Iterable[Predictor]) -> None:
             if accuracy is not None:
                 shares = (f"{value:.3f}" for value in (accuracy.geomean, accuracy.p10, accuracy.worst))
                 table.add_row(one.kernel_name, one.dtype, one.device.key, name, str(found.shapes), *shares)
+        doubts += [f"{one.dtype} on {one.device.key}: {doubt}" for doubt in found.doubts]
     if table.row_count:
         console().print(table)
+    for doubt in doubts:
+        tell(doubt)
 
 
 def format_config(config: Mapping[str, object]) -> str:

@@ -187,6 +187,6 @@ def _words(learnt: Learnt) -> str:
     worth = "" if learnt.pays else ", no better than the nearest shape or the default: lookups do not use it"
     return (
         f"{learnt.dtype} on {learnt.device} from {learnt.trials} trials of {learnt.shapes} shapes: "
-        f"{learnt.expected_loss:.1%} slower than the best at shapes that were left out, "
+        f"{learnt.expected_loss:.1%} slower than the best measured at shapes that were left out, "
         f"the nearest shape {learnt.nearest_loss:.1%}{worth}"
     )

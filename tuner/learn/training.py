@@ -110,14 +110,14 @@ def rank(table: TimeTable, kernel: RankedKernel, rows: Rows, forest: Forest, kep
     """The ranking of the shapes ``kept`` (places in the table) whose forest this is."""
     places = candidates_of(table, kept)
     candidates = tuple(table.configs[place] for place in places)
-    right_at = tuple(_largest(table, kernel.dims, place) for place in places)
+    right_at = tuple(_largest(table, kernel.dims, place, kept) for place in places)
     return Ranking(kernel.dims, kernel.space, kernel.grid, rows.features, candidates, forest, right_at)
 
 
-def _largest(table: TimeTable, dims: Sequence[str], config: int) -> tuple[tuple[int, ...], ...]:
-    """The shapes at which a configuration was measured, and so was right, without those that are no larger than another
-    in any size."""
-    sizes = [tuple(s[dim] for dim in dims) for s, row in zip(table.shapes, table.times, strict=True) if config in row]
+def _largest(table: TimeTable, dims: Sequence[str], config: int, kept: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """The shapes of those ``kept`` at which a configuration was measured, and so was right, without those that are no
+    larger than another in any size."""
+    sizes = [tuple(table.shapes[s][dim] for dim in dims) for s in kept if config in table.times[s]]
     largest: list[tuple[int, ...]] = []
     for one in sorted(sizes, key=sum, reverse=True):
         if not any(all(a <= b for a, b in zip(one, other, strict=True)) for other in largest):

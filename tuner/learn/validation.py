@@ -16,13 +16,15 @@ from .training import LEAST_SHAPES, LearnError, RankedKernel, grow, rank, rows_o
 @dataclass(frozen=True)
 class HeldOut:
     """One shape and what each way to choose gave there without having seen it: time of the best configuration over that
-    of the chosen one, None where nothing that it would choose was measured. ``first``: the predicted one was."""
+    of the chosen one, None where nothing that it would choose was measured. ``first``: the predicted one was;
+    ``answered``: there was one."""
 
     shape: int
     predicted: float | None
     nearest: float | None
     default: float | None
     first: bool
+    answered: bool = True
 
 
 def leave_one_out(
@@ -31,10 +33,11 @@ def leave_one_out(
     default: Callable[[int], Configuration | None] = lambda shape: None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Iterator[HeldOut]:
-    """Train without each shape in turn and choose for it.
+    """Train without each shape in turn and choose for it, as lookups do.
 
-    Predicted and nearest choose among what was measured at the shape: the first in the ranking; the fastest at the
-    nearest other shape. ``default``: the default configuration at a shape, by its place in the table.
+    Predicted and nearest choose among what was measured at the shape: the first in the ranking that the others know to
+    be right there; the fastest at the nearest other shape. ``default``: the default configuration at a shape, by its
+    place in the table.
 
     Raises:
         LearnError: there are too few shapes.
@@ -48,9 +51,9 @@ def leave_one_out(
     known = {config_key(config): number for number, config in enumerate(table.configs)}
     for place, shape in enumerate(table.shapes):
         others = [other for other in range(len(table.shapes)) if other != place]
-        order = list(rank(table, kernel, rows, grow(rows, rows.shape != place), others).order(shape))
+        ranking = rank(table, kernel, rows, grow(rows, rows.shape != place), others)
         usual = default(place)
-        choices = [known[config_key(config)] for config in order]
+        choices = [known[config_key(config)] for config in ranking.answers(shape)]
         predicted = _first_measured(table, place, choices)
         yield HeldOut(
             place,
@@ -58,6 +61,7 @@ def leave_one_out(
             _first_measured(table, place, _as_nearest(table, place, others)),
             None if usual is None else _first_measured(table, place, [known.get(config_key(usual), -1)]),
             bool(choices) and choices[0] in table.losses[place],
+            bool(choices),
         )
         tell(f"{place + 1}/{len(table.shapes)} {shape_key(shape)}: {predicted or 0:.3f} of the best")
 
@@ -81,6 +85,7 @@ def cross_validate(left_out: Sequence[HeldOut]) -> CrossValidation:
         Accuracy.of([one.nearest for one in scored if one.nearest is not None]),
         None if None in defaults else Accuracy.of([value for value in defaults if value is not None]),
         sum(not one.first for one in scored) / len(scored),
+        sum(not one.answered for one in left_out) / len(left_out),
     )
 
 

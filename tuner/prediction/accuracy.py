@@ -47,7 +47,8 @@ class CrossValidation(Document, frozen=True):
 
     ``shapes``: how many all of the ways were scored at. ``default`` is None where the default configuration was not
     measured at them. ``unmeasured``: the share of shapes whose predicted configuration was not measured there, so that
-    the first measured one in the ranking stood for it.
+    the first measured one in the ranking stood for it. ``unanswered``: of all shapes the share for which no
+    configuration was known to be right, so that a lookup would not have predicted; they are not among ``shapes``.
     """
 
     noun: ClassVar[str] = "cross-validation"
@@ -57,6 +58,7 @@ class CrossValidation(Document, frozen=True):
     nearest: Accuracy
     default: Accuracy | None = None
     unmeasured: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    unanswered: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
     @property
     def pays(self) -> bool:
@@ -65,6 +67,17 @@ class CrossValidation(Document, frozen=True):
         return all(self.predicted.geomean > other.geomean for other in others)
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the figures do not tell, in words; nothing where every choice was measured."""
+        found = []
+        if self.unmeasured:
+            found.append(f"at {self.unmeasured:.0%} of them the next choice stood for one that was not measured")
+        if self.unanswered:
+            found.append(f"at {self.unanswered:.0%} of all shapes no configuration was known to be right")
+        return tuple(found)
+
+    @property
     def expected_loss(self) -> float:
-        """How much slower than the best a predicted configuration is in the geometric mean, 0.03 for 3 %."""
+        """How much slower than the best that was measured at a shape a predicted configuration is in the geometric
+        mean, 0.03 for 3 %."""
         return 1 / self.predicted.geomean - 1

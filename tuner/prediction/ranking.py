@@ -118,7 +118,11 @@ class Ranking(Document, frozen=True):
 
     def best(self, shape: Mapping[str, int]) -> Configuration | None:
         """The candidate that is expected to be fastest at a shape; None where none is legal and known to be right."""
-        return next((config for config in self.order(shape) if self._is_right(config, shape)), None)
+        return next(self.answers(shape), None)
+
+    def answers(self, shape: Mapping[str, int]) -> Iterator[Configuration]:
+        """Those of :meth:`order` that are known to be right at a shape."""
+        return (config for config in self.order(shape) if self._is_right(config, shape))
 
     def _is_right(self, config: Configuration, shape: Mapping[str, int]) -> bool:
         wanted = [shape[dim] for dim in self.dims]

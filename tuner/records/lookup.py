@@ -35,9 +35,9 @@ class Answer(Document, frozen=True):
 
     ``toolchain_differences``: where the toolchain of the record, or of the times that a prediction rests on, is not the
     one of the launch; empty where it is, None where there was nothing to compare. ``expected_loss``: of a prediction,
-    which has no record: how much slower than the best such predictions were in the geometric mean, 0.03 for 3 %.
-    ``upstream``: of a service's answer for which its upstream was needed, whether that was ``reached``, ``unreachable``
-    or ``refused``; else None.
+    which has no record: how much slower than the best measured such predictions were in the geometric mean, 0.03 for
+    3 %. ``upstream``: of a service's answer for which its upstream was needed, whether that was ``reached``,
+    ``unreachable`` or ``refused``; else None.
     """
 
     record: ConfigRecord | None

@@ -71,9 +71,9 @@ class Predictor(Document, frozen=True, dict=True):
         found = self.accuracy
         return (
             f"was not tuned on {self.device.key}; predicted from {self.trials} trials of {len(self.shapes)} shapes: "
-            f"{found.expected_loss:.1%} slower than the best is expected, {1 / found.predicted.worst - 1:.0%} was the "
-            f"most of {found.shapes} shapes that were left out"
-        )
+            f"{found.expected_loss:.1%} slower than the best measured is expected, {1 / found.predicted.worst - 1:.0%} "
+            f"was the most of {found.shapes} shapes that were left out"
+        ) + "".join(f"; {doubt}" for doubt in found.doubts)
 
     @property
     def key(self) -> tuple[str, str, str, str]:

@@ -51,7 +51,9 @@ class LookupAnswer(BaseModel):
         "one; null if none was given or there is no record."
     )
     expected_loss: float | None = Field(
-        None, description="Of a prediction: how much slower than the best is expected, 0.03 for 3 %; null of records."
+        None,
+        description="Of a prediction: how much slower than the best measured is expected, 0.03 for 3 %; null of "
+        "records.",
     )
     upstream: Literal["reached", "unreachable", "refused"] | None = Field(
         None, description="Whether the upstream was, where it was needed; null without one, and for exact answers."

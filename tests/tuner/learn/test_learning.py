@@ -92,7 +92,9 @@ def test_arrays_give_what_lightgbm_gives(modelled: TimeTable, monkeypatch: pytes
 @needs_lightgbm
 def test_a_predictor_beats_the_nearest_shape_and_reads_back(learnt: Predictor, modelled: TimeTable) -> None:
     assert learnt.accuracy.pays and learnt.accuracy.predicted.geomean > 0.85
-    assert learnt.accuracy.shapes == len(modelled.shapes) == len(learnt.shapes)
+    # For the two shapes that none of the others is as large as nothing is answered.
+    assert learnt.accuracy.shapes + 2 == len(modelled.shapes) == len(learnt.shapes)
+    assert learnt.accuracy.unanswered == 2 / 12
     assert learnt.trials == sum(len(row) for row in modelled.times)
     again = Predictor.from_json(learnt.to_json())
     assert again == learnt
@@ -109,13 +111,15 @@ def test_a_shape_that_is_left_out_teaches_nothing(modelled: TimeTable) -> None:
     kernel = kernel_of_table(modelled)
     others = [other for other in range(len(modelled.shapes)) if other != place]
     wrong = tuple({c: 1e6 / (1 + c) for c in row} if s == place else dict(row) for s, row in enumerate(modelled.times))
-    orders = []
+    orders, answers = [], []
     for table in (modelled, dataclasses.replace(modelled, times=wrong)):
         rows = rows_of_table(table, kernel)
-        orders.append(list(rank(table, kernel, rows, grow(rows, rows.shape != place), others).order(shape)))
-    assert orders[0] == orders[1]
+        ranking = rank(table, kernel, rows, grow(rows, rows.shape != place), others)
+        orders.append(list(ranking.order(shape)))
+        answers.append(list(ranking.answers(shape)))
+    assert orders[0] == orders[1] and answers[0] == answers[1] and answers[0][0] == ranking.best(shape)
     best = modelled.times[place][modelled.best(place)]
-    choice = next(c for c in orders[0] if modelled.configs.index(c) in modelled.times[place])
+    choice = next(c for c in answers[0] if modelled.configs.index(c) in modelled.times[place])
     found = next(one for one in leave_one_out(modelled, kernel) if one.shape == place)
     assert found.predicted == pytest.approx(best / modelled.times[place][modelled.configs.index(choice)])
 
@@ -140,6 +144,27 @@ def test_nearest_and_default_are_what_they_are_called() -> None:
     found = list(leave_one_out(table, kernel_of_table(table), lambda place: {"B": 4} if place else None))
     assert [one.nearest for one in found] == [4 / 5, 8 / 10, 3 / 4, 1 / 2, 1 / 2]
     assert [one.default for one in found] == [None, None, 3 / 4, 1 / 2, 1 / 4]
+    assert [one.answered for one in found] == [True] * 4 + [False], "nothing is known to be right at the largest shape"
+    assert found[-1].predicted is None and cross_validate(found).unanswered == 1 / 5
+
+
+@needs_lightgbm
+def test_a_choice_that_only_the_shape_left_out_knows_to_be_right_is_none() -> None:
+    """It is what would be fastest there, was measured there and at smaller shapes: lookups would not answer it."""
+    shapes = tuple({"M": m} for m in (1, 2, 4, 8, 16, 32))
+    times = tuple({0: 1.0, 1: 2.0} if m["M"] < 16 else {1: 2.0} if m["M"] > 16 else {0: 1.0, 1: 2.0} for m in shapes)
+    table = TimeTable(shapes, ({"B": 1}, {"B": 2}), times, (1.0,) * 6)
+    found = list(leave_one_out(table, kernel_of_table(table)))
+    assert [one.predicted for one in found] == [1.0, 1.0, 1.0, 1.0, 0.5, None]
+
+
+def test_what_the_figures_do_not_tell_is_said() -> None:
+    held = [HeldOut(0, 0.9, 0.8, None, True), HeldOut(1, 0.9, 0.8, None, False), HeldOut(2, None, 0.8, None, False)]
+    assert cross_validate(held[:1]).doubts == ()
+    assert cross_validate([*held, HeldOut(3, None, 0.9, None, False, answered=False)]).doubts == (
+        "at 50% of them the next choice stood for one that was not measured",
+        "at 25% of all shapes no configuration was known to be right",
+    )
 
 
 def test_accuracy_by_hand() -> None:

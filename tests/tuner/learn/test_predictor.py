@@ -39,7 +39,7 @@ def test_exact_then_predicted_then_nearest_then_default(predictor: Maker, make_r
     assert found.toolchain_differences == () and found.expected_loss == pytest.approx(1 / 0.97 - 1)
     assert found.reason == (
         "M=128,N=64 was not tuned on cuda/h200/cc90/sm132/144gib; predicted from 40 trials of 2 shapes: 3.1% slower "
-        "than the best is expected, 25% was the most of 12 shapes that were left out"
+        "than the best measured is expected, 25% was the most of 12 shapes that were left out"
     )
     assert ask(both, one, 20).config == {"BLOCK": 16, "w": 4}
     nothing_legal = ask(both, one, 10)
