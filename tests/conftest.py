@@ -47,6 +47,22 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def same_environment() -> Iterator[None]:
+    """Templates of worker processes live on from test to test, although pytest writes the name of each into the
+    environment: a start takes most of a second."""
+    from deuteron.compiler import knobs
+
+    inherited = knobs.inherited_environment
+
+    def without_test() -> dict[str, str]:
+        return {name: value for name, value in inherited().items() if name != "PYTEST_CURRENT_TEST"}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(knobs, "inherited_environment", without_test)
+        yield
+
+
 @cache
 def missing_gpu() -> str | None:
     """Why GPU tests cannot run; None if they can."""

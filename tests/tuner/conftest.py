@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from deuteron.compiler import knobs
 from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, DeviceFingerprint
@@ -26,17 +25,6 @@ H100 = DeviceFingerprint(
 STAND_IN_TEMPLATE = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in_template.py")))
 
 
-@pytest.fixture
-def same_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Templates live on from test to test, although pytest writes the name of each into the environment."""
-    inherited = knobs.inherited_environment
-
-    def without_test() -> dict[str, str]:
-        return {name: value for name, value in inherited().items() if name != "PYTEST_CURRENT_TEST"}
-
-    monkeypatch.setattr(knobs, "inherited_environment", without_test)
-
-
 @pytest.fixture(scope="session")
 def stand_ins() -> Iterator[Nursery]:
     """Forks children that are stand-ins for the worker process."""
@@ -46,7 +34,7 @@ def stand_ins() -> Iterator[Nursery]:
 
 
 @pytest.fixture(params=["program", "forked"])
-def nursery(request: pytest.FixtureRequest, stand_ins: Nursery, same_environment: None) -> Nursery | None:
+def nursery(request: pytest.FixtureRequest, stand_ins: Nursery) -> Nursery | None:
     """None, and one: children must be the same."""
     return stand_ins if request.param == "forked" else None
 

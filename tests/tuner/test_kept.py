@@ -27,7 +27,7 @@ def make(nursery: Nursery | None) -> Callable[[], Processes]:
 
 
 @pytest.fixture
-def lender(make: Callable[[], Processes], same_environment: None) -> Iterator[KeptProcesses]:
+def lender(make: Callable[[], Processes]) -> Iterator[KeptProcesses]:
     made = KeptProcesses(make, seconds=60.0)
     yield made
     made.close()

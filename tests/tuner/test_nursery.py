@@ -29,7 +29,7 @@ LIMIT = {"bytes": 1 << 40}
 
 
 @pytest.fixture
-def own(same_environment: None) -> Iterator[Nursery]:
+def own() -> Iterator[Nursery]:
     """A nursery for one test, whose template may be killed."""
     made = Nursery((*STAND_IN_TEMPLATE, "30"))
     yield made
@@ -241,9 +241,7 @@ def restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     os.sched_setaffinity(0, cores)
 
 
-def test_children_find_what_programs_would_find(
-    tmp_path: Path, restored: pytest.MonkeyPatch, same_environment: None
-) -> None:
+def test_children_find_what_programs_would_find(tmp_path: Path, restored: pytest.MonkeyPatch) -> None:
     """One change after the other, while there is a template from before it."""
     program = tmp_path / "program.py"
     program.write_text("import os, sys\n" + SURROUNDINGS)
@@ -379,7 +377,7 @@ def test_a_template_that_cannot_fork_leaves_it_to_programs(tmp_path: Path, befor
     nursery.close()
 
 
-def test_an_idle_template_ends_and_is_started_again(same_environment: None) -> None:
+def test_an_idle_template_ends_and_is_started_again() -> None:
     nursery = Nursery((*STAND_IN_TEMPLATE, "0.2"))
     nursery.begin()
     first = template_of(nursery)

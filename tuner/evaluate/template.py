@@ -20,8 +20,6 @@ import threading
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 
-from .worker import main
-
 #: What children load with their first requests; a test says so when they load more.
 LOADED = (
     "cuda.bindings.driver",
@@ -32,6 +30,7 @@ LOADED = (
     "deuteron.compiler.targets.nvptx",
     "deuteron.compiler.targets.ptxas",
     "deuteron.compiler.tile.passes",
+    "deuteron.tuner.evaluate.worker",
     "llvmlite.binding",
     "numpy.ma",
     "numpy.random",
@@ -127,4 +126,7 @@ def _close(*descriptors: int) -> None:
 
 if __name__ == "__main__":
     load()
-    main(serve())
+    ends_with = serve()
+    from .worker import main  # lazy: a template of other children loads nothing of it
+
+    main(ends_with)
