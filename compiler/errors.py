@@ -143,6 +143,12 @@ class CompileTimeAssertionFailure(CompilationError):
     has_bare_cause = False
 
 
+class InterpreterError(CompilationError):
+    """The Python code of a kernel that runs under the interpreter raised an error of Python's, which is the cause."""
+
+    has_bare_cause = False
+
+
 class SignatureError(DeuteronError):
     """The signature, constexprs or schedule given to ``compile`` do not fit the kernel."""
 

@@ -13,6 +13,7 @@ from deuteron.compiler.errors import IllegalSchedule as IllegalSchedule
 from deuteron.compiler.errors import ImpossibleArray as ImpossibleArray
 from deuteron.compiler.errors import ImpossibleBlock as ImpossibleBlock
 from deuteron.compiler.errors import ImpossibleOption as ImpossibleOption
+from deuteron.compiler.errors import InterpreterError as InterpreterError
 from deuteron.compiler.errors import IRError as IRError
 from deuteron.compiler.errors import KernelAssertionError as KernelAssertionError
 from deuteron.compiler.errors import KernelMismatch as KernelMismatch
@@ -46,6 +47,7 @@ __all__ = [
     "ImpossibleArray",
     "ImpossibleBlock",
     "ImpossibleOption",
+    "InterpreterError",
     "KernelAssertionError",
     "KernelMismatch",
     "KnobError",

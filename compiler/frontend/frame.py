@@ -131,12 +131,8 @@ class Frame:
         return self.located(UnknownName(message, hint="assign it on every path"), node)
 
     def located(self, error: CompilationError, node: ast.AST) -> CompilationError:
-        """``error`` with the place of ``node``; one that points into a function which is called here says so."""
-        if error.location is None:
-            return self.source.placed(error, node)
-        if error.function is self.source or error.function is None:
-            return error
-        return error.called(self.source, f"{self.source.counted(node)}, {self.source.locate(node)}")
+        """``error`` with the place of ``node``, as :meth:`KernelSource.located`."""
+        return self.source.located(error, node)
 
     def error(self, node: ast.AST, message: str, hint: str | None = None) -> UnsupportedSyntax:
         """An UnsupportedSyntax at ``node``."""

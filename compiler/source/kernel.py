@@ -310,6 +310,14 @@ class KernelSource:
         error.add_note(self.counted(node))
         return error
 
+    def located(self, error: CompilationError, node: ast.AST) -> CompilationError:
+        """``error`` with the place of ``node``; one that points into a function which is called here says so."""
+        if error.location is None:
+            return self.placed(error, node)
+        if error.function is self or error.function is None:
+            return error
+        return error.called(self, f"{self.counted(node)}, {self.locate(node)}")
+
     def counted(self, node: ast.AST) -> str:
         """The place of ``node`` counted from the line of ``def``: ``at 2:4: in kernel``."""
         line = getattr(node, "lineno", 1) - self.node.lineno + 1

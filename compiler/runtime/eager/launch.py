@@ -15,7 +15,7 @@ from ..launch.grid import grid_of
 from ..launch.hooks import LaunchEvent, described, installed, launch_with_hooks
 from ..launch.kernel import Kernel, Launch
 from ..launch.stand_in import StandIn
-from ..variant.pipeline import Build, make_tile
+from ..variant.pipeline import Build, lowered, make_tile
 
 
 class InterpretedLaunch:
@@ -62,6 +62,7 @@ class InterpretedLaunch:
             variant.signature,
             passed,
             variant.constants,
+            lower=lambda: lowered(variant),
             debug=schedule.debug,
             sanitize_overflow=schedule.sanitize_overflow,
             cooperative=schedule.launch_cooperative_grid,

@@ -57,6 +57,10 @@ class _NamedFloat(_Asked, TypedFloat):
     __hash__ = float.__hash__
 
 
+for _kind, _plain in ((_KnownInt, int), (_KnownFloat, float), (_NamedInt, int), (_NamedFloat, float)):
+    _kind.__name__ = _kind.__qualname__ = _plain.__name__  # as Python's messages call them
+
+
 def known(value: object) -> object:
     """A number, and the numbers of a tuple, as they are known; anything else as it is."""
     if type(value) is tuple:

@@ -7,23 +7,22 @@ inside it. Every function of the language evaluates at once, by the interpreter'
 from __future__ import annotations
 
 import inspect
-import linecache
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import CellType, FunctionType
+from collections.abc import Callable, Mapping, Sequence
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING
 
-from ...errors import CompilationError, LaunchError, Location
+from ...errors import LaunchError, Location
 from ...frontend.lower import Compilation, argument_of
 from ...frontend.python_builtins import PYTHON_BUILTINS
 from ...ir.core import Block, Value
 from ...language.constexpr import constexpr, unwrap
 from ...language.context import activate
-from ...language.inline import Inlinable
+from ...language.inline import Inlinable, LibraryFunction
 from ...language.tensor import tensor
 from ...signature import ArgumentType, flattened, gathered, is_hidden
 from ...target import Target
+from .failures import explained, position_of
 from .numbers import known
 from .rewriting import HELPERS, rewritten
 
@@ -38,12 +37,13 @@ def run(
     arguments: Mapping[str, Argument],
     constexprs: Mapping[str, object],
     *,
+    lower: Callable[[], object],
     debug: bool = False,
     sanitize_overflow: bool = False,
     cooperative: bool = False,
 ) -> None:
     """Call ``function`` once for every program of ``grid``, one after the other; ``cooperative``: they take turns, so
-    that they may wait for each other.
+    that they may wait for each other. ``lower`` compiles the kernel: what is wrong with it is told as it is there.
 
     ``signature`` and ``arguments`` describe the run-time parameters (NumPy arrays and numbers; of a tensor descriptor
     also the hidden ones, of a tuple its leaves), ``constexprs`` all others.
@@ -53,52 +53,42 @@ def run(
         MemoryAccessError: a program touched memory outside its arrays.
         KernelAssertionError: a tl.device_assert failed and ``debug`` is set, or an integer overflowed under
             ``sanitize_overflow``.
-        Whatever the kernel's own Python code raises.
+        CompilationError: what compiled kernels do not have either.
+        InterpreterError: the kernel's own Python code raised something else, which is its cause.
     """
     from ...targets.interpreter import EagerBuilder, Memory, run_in_turns  # lazy: NumPy, for those who interpret
 
     memory = Memory()
     python = Python()
-    kernel = python[function]
+    kernel = python.of_kernel(function)
     width, height, depth = grid
 
     def run_program(number: int, turn: Turn | None) -> None:
         place = number % width, number // width % height, number // (width * height)
         builder = EagerBuilder(memory, place, grid)
         builder.program.turn = turn
-        context = EagerContext(builder, function.__code__.co_filename, debug, sanitize_overflow, python)
+        context = EagerContext(builder, debug, sanitize_overflow, python)
         held = {n: tensor(builder.argument(n, signature[n].tile, arguments[n])) for n in arguments}
         values = {
             name: argument_of(kind, [held[n] for n in flattened(name, kind)])
             for name, kind in signature.items()
             if not is_hidden(name)
         }
-        with activate(context), _located(function.__code__.co_filename):
+        with activate(context):
             _call(kernel, gathered({**values, **{name: known(value) for name, value in constexprs.items()}}))
 
     total = width * height * depth
-    if cooperative:
-        run_in_turns(total, run_program)
-        return
-    for number in range(total):
-        run_program(number, None)
-
-
-@contextmanager
-def _located(filename: str) -> Iterator[None]:
-    """Errors without a place get that of the line in ``filename`` which was running."""
     try:
-        yield
-    except CompilationError as error:
-        at = error.__traceback__
-        lines = []
-        while at is not None:
-            if at.tb_frame.f_code.co_filename == filename:
-                lines.append(at.tb_lineno)
-            at = at.tb_next
-        if error.location is None and lines:
-            error.place(Location(filename, lines[-1], 0), linecache.getline(filename, lines[-1]).rstrip("\n") or None)
-        raise error from error.__cause__
+        if cooperative:
+            run_in_turns(total, run_program)
+            return
+        for number in range(total):
+            run_program(number, None)
+    except Exception as error:
+        made = explained(error, python.function_of, lower)
+        if made is error:
+            raise
+        raise made from made.__cause__
 
 
 def _call(kernel: FunctionType, arguments: dict[str, object]) -> None:
@@ -119,12 +109,38 @@ class Python:
 
     def __init__(self) -> None:
         self._made: dict[FunctionType, FunctionType] = {}
+        #: By the identity of code, which its function keeps: codes of two files may be equal.
+        self._functions: dict[int, FunctionType] = {}
+        self._places: dict[tuple[int, int], Location] = {}
 
     def __getitem__(self, function: FunctionType) -> FunctionType:
         made = self._made.get(function)
         if made is None:
             made = self._made[function] = _with_plain_globals(function)
         return made
+
+    def of_kernel(self, function: FunctionType) -> FunctionType:
+        """The same of a kernel, and of a function that is the program's and not the language's: of those messages give
+        the places."""
+        made = self[function]
+        self._functions[id(made.__code__)] = function
+        return made
+
+    def function_of(self, code: CodeType) -> FunctionType | None:
+        """The function that runs as ``code``; None of what is not a kernel's."""
+        return self._functions.get(id(code))
+
+    def place(self, frame: FrameType | None) -> Location | None:
+        """Where the innermost function of the kernel stands, seen from ``frame``."""
+        while frame is not None and id(frame.f_code) not in self._functions:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        key = id(frame.f_code), frame.f_lasti
+        if key not in self._places:
+            begin = position_of(frame.f_code, frame.f_lasti).begin
+            self._places[key] = Location(frame.f_code.co_filename, *begin)
+        return self._places[key]
 
 
 def _with_plain_globals(function: FunctionType) -> FunctionType:
@@ -152,11 +168,8 @@ def _plain_cell(cell: CellType) -> CellType:
 class EagerContext:
     """The context of one running program (see language/context.py)."""
 
-    def __init__(
-        self, builder: EagerBuilder, filename: str, debug: bool, sanitize_overflow: bool, python: Python
-    ) -> None:
+    def __init__(self, builder: EagerBuilder, debug: bool, sanitize_overflow: bool, python: Python) -> None:
         self._builder = builder
-        self._filename = filename
         self._python = python
         self.debug = debug
         self.sanitize_overflow = sanitize_overflow
@@ -166,10 +179,7 @@ class EagerContext:
     @property
     def builder(self) -> EagerBuilder:
         """The evaluating builder, told where in the user's file the program stands."""
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename != self._filename:
-            frame = frame.f_back
-        self._builder.location = Location(self._filename, frame.f_lineno, 0)
+        self._builder.location = self._python.place(sys._getframe(1))
         return self._builder
 
     def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
@@ -177,7 +187,8 @@ class EagerContext:
         python = function.python() if isinstance(function, Inlinable) else None
         if python is None:
             raise LaunchError(f"{function!r} is source text and does not run as Python")
-        return self._python[python](*args, **kwargs)
+        found = self._python[python] if isinstance(function, LibraryFunction) else self._python.of_kernel(python)
+        return found(*args, **kwargs)
 
     def region(self, function: object, args: Sequence[Value], block: Block) -> None:
         """A combining region is compiled even here: the reduction's rule evaluates it on whole arrays."""
