@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from .printable import blanks
+
 
 class DeuteronError(Exception):
     """Base of all errors that deuteron raises on purpose.
@@ -36,7 +38,7 @@ def _rebuild(cls: type[DeuteronError], state: dict[str, object]) -> DeuteronErro
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in a user's kernel: file, 1-based line, 0-based column."""
+    """A place in a user's kernel: file, 1-based line, 0-based column in characters."""
 
     file: str
     line: int
@@ -44,6 +46,10 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column + 1}"
+
+    def caret(self, line: str) -> str:
+        """A caret that points at the place where it is printed under ``line``, its source line."""
+        return blanks(line[: self.column]) + "^"
 
 
 #: How many calls a message of the compiler names at most.
@@ -98,7 +104,7 @@ class CompilationError(DeuteronError):
             return super().__str__()
         parts = [f"{self.location}: {self.message}"]
         if self.source_line is not None:
-            parts += [self.source_line, " " * self.location.column + "^"]
+            parts += [self.source_line, self.location.caret(self.source_line)]
         parts += [f"called {where}" for where in self.calls[:MAX_CALLS]]
         if self.hint:
             parts.append(f"hint: {self.hint}")
@@ -125,7 +131,7 @@ class UnusedResult(UnsupportedSyntax):
     def __str__(self) -> str:
         if self.location is None or self.source_line is None:
             return super().__str__()
-        caret = " " * self.location.column + "^"
+        caret = self.location.caret(self.source_line)
         return "\n".join([f"{self.location}:", self.source_line, caret, self.message])
 
 

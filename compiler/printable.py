@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 #: What moves the cursor, changes colours or titles, or reorders what was printed: control characters except tabulators
 #: and the ends of lines, separators and directions of Unicode, and halves of surrogate pairs, which cannot be encoded.
@@ -24,3 +25,17 @@ def printable_line(text: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+def blanks(text: str) -> str:
+    """Blanks as wide as ``text`` on a terminal, to put something under what follows it."""
+    return "".join(" " * _width(character) if character != "\t" else "\t" for character in text)
+
+
+def _width(character: str) -> int:
+    """How many columns of a terminal a character takes."""
+    if character.isascii() and character.isprintable():
+        return 1
+    if unicodedata.combining(character) or unicodedata.category(character).startswith("C"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

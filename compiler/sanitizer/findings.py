@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ..errors import Location
+from ..printable import blanks
 
 
 class FindingKind(StrEnum):
@@ -95,7 +96,7 @@ def _shown(place: SourcePlace) -> list[str]:
     if place.location is None or not place.line:
         return []
     indent = len(place.line) - len(place.line.lstrip())
-    return [f"    {place.line.strip()}", "    " + " " * max(0, place.location.column - indent) + "^"]
+    return [f"    {place.line.strip()}", "    " + blanks(place.line[indent : place.location.column]) + "^"]
 
 
 @dataclass

@@ -36,7 +36,7 @@ from .namespace import (
     is_compile_time,
     makes_kernel,
 )
-from .parsing import parse_text
+from .parsing import characters, lines_of, parse_text
 from .scoping import read_before_bound
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
@@ -79,7 +79,7 @@ class KernelSource:
             UnknownName: it has no jit function of that name.
         """
         tree = parse_text(text, filename)
-        lines = tuple(text.splitlines())
+        lines = lines_of(text)
 
         def make(node: ast.FunctionDef) -> Inlinable:
             early = any(is_compile_time(decorator) for decorator in node.decorator_list)
@@ -150,7 +150,7 @@ class KernelSource:
         body = parse_text(text, filename).body
         if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
             raise UnsupportedSyntax(f"the text of {function.__name__} is not one function")
-        return KernelSource(body[0].name, filename, body[0], LiveNamespace(function), tuple(text.splitlines()))
+        return KernelSource(body[0].name, filename, body[0], LiveNamespace(function), lines_of(text))
 
     @staticmethod
     def from_signature(function: types.FunctionType) -> KernelSource:
@@ -168,7 +168,7 @@ class KernelSource:
         (node,) = parse_text(text, function.__code__.co_filename).body
         if not isinstance(node, ast.FunctionDef):
             raise UnsupportedSyntax(f"{function.__qualname__} is not a plain function")
-        lines = tuple(text.splitlines())
+        lines = lines_of(text)
         return KernelSource(function.__name__, function.__code__.co_filename, node, LiveNamespace(function), lines)
 
     @cached_property
@@ -289,8 +289,10 @@ class KernelSource:
 
     def locate(self, node: ast.AST) -> Location:
         """Where ``node`` stands in the user's file."""
-        line = getattr(node, "lineno", 1) + self.first_line - 1
-        return Location(self.filename, line, getattr(node, "col_offset", 0) + self.indent)
+        index = getattr(node, "lineno", 1) - 1
+        text = self.lines[index] if index < len(self.lines) else ""  # what was made has no line
+        column = characters(text, getattr(node, "col_offset", 0) + self.indent)
+        return Location(self.filename, index + self.first_line, column)
 
     def line(self, location: Location) -> str | None:
         """The source line of a location in this file."""

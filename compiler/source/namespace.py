@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
+from ..errors import CompilationError, UnknownName, UnsupportedSyntax
 from ..ir.types import Pointer, Scalar
 from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
@@ -26,6 +26,7 @@ from ..language.mappings import mapping
 from ..language.named import as_tuples, is_named_tuple, with_items
 from . import constants, python_math
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
+from .parsing import place
 
 #: Elements of tuples and strings that operations on the constants of one text may make in all, which takes a second or
 #: two: each makes few, but a text has room for a hundred thousand operations.
@@ -253,7 +254,7 @@ class TextNamespace:
         return unwrap(evaluate_constant(pending, self))
 
     def _placed(self, error: UnsupportedSyntax, node: ast.stmt | ast.expr) -> UnsupportedSyntax:
-        error.place(Location(self._filename, node.lineno, node.col_offset), self._lines[node.lineno - 1])
+        error.place(place(self._filename, self._lines, node), self._lines[node.lineno - 1])
         return error
 
     def _make_holder(self, node: ast.ClassDef) -> HelperModule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Sequence
 
 from ..errors import Location, UnsupportedSyntax
 
@@ -13,8 +14,24 @@ MAX_SOURCE_BYTES = 256 * 1024
 #: Most levels of its syntax tree. What reads a tree calls itself a few times a level, and Python's stack is finite.
 MAX_NESTING = 200
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 # Digits of an integer that Python, which refuses more of them in base 10, reads in base 16 and cannot write again.
 _MANY_DIGITS = re.compile(r"[0-9a-fA-F_]{1000}")
+
+
+def lines_of(text: str) -> tuple[str, ...]:
+    """The lines of a text as Python counts them: a form feed ends none."""
+    return tuple(_LINE_END.split(text))
+
+
+def place(filename: str, lines: Sequence[str], node: ast.stmt | ast.expr) -> Location:
+    """Where ``node`` stands in a file with these lines."""
+    return Location(filename, node.lineno, characters(lines[node.lineno - 1], node.col_offset))
+
+
+def characters(line: str, offset: int) -> int:
+    """How many characters of ``line`` are before an offset in its UTF-8, such as syntax trees have."""
+    return offset if line.isascii() else len(line.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore"))
 
 
 def parse_text(text: str, filename: str) -> ast.Module:
@@ -40,7 +57,7 @@ def parse_text(text: str, filename: str) -> ast.Module:
         raise UnsupportedSyntax(f"{filename} cannot be parsed: {error}") from error
     _check_nesting(tree, filename)
     if _MANY_DIGITS.search(text):
-        _check_integers(tree, filename)
+        _check_integers(tree, filename, text)
     return tree
 
 
@@ -59,7 +76,7 @@ def _check_nesting(tree: ast.Module, filename: str) -> None:
     )
 
 
-def _check_integers(tree: ast.Module, filename: str) -> None:
+def _check_integers(tree: ast.Module, filename: str, text: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             try:
@@ -67,5 +84,5 @@ def _check_integers(tree: ast.Module, filename: str) -> None:
             except ValueError:
                 raise UnsupportedSyntax(
                     f"an integer has more than {sys.get_int_max_str_digits()} digits",
-                    location=Location(filename, node.lineno, node.col_offset),
+                    location=place(filename, lines_of(text), node),
                 ) from None

@@ -7,6 +7,7 @@ inside it. Every function of the language evaluates at once, by the interpreter'
 from __future__ import annotations
 
 import inspect
+import linecache
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CellType, CodeType, FrameType, FunctionType
@@ -21,6 +22,7 @@ from ...language.context import activate
 from ...language.inline import Inlinable, LibraryFunction
 from ...language.tensor import tensor
 from ...signature import ArgumentType, flattened, gathered, is_hidden
+from ...source.parsing import characters
 from ...target import Target
 from .failures import explained, position_of
 from .numbers import known
@@ -138,8 +140,8 @@ class Python:
             return None
         key = id(frame.f_code), frame.f_lasti
         if key not in self._places:
-            begin = position_of(frame.f_code, frame.f_lasti).begin
-            self._places[key] = Location(frame.f_code.co_filename, *begin)
+            file, (line, offset) = frame.f_code.co_filename, position_of(frame.f_code, frame.f_lasti).begin
+            self._places[key] = Location(file, line, characters(linecache.getline(file, line), offset))
         return self._places[key]
 
 

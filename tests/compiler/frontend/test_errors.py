@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -317,3 +318,34 @@ def test_numbers_are_no_tensors(call):
     with pytest.raises(errors.TypeMismatch, match=rf"{function} takes a tensor as '\w+', got ") as caught:
         lower(KernelSource.from_text(text, "kernel"), {"x": "*fp32", "n": "i32"}, {"B": 4})
     assert caught.value.location is not None and caught.value.location.line == 7
+
+
+#: The line with the mistake, and what is above it; what of the caret's line is left of the caret.
+LINES = [
+    ("    é = 'ééé'; y = tl.lod(x)", "", " " * 19),
+    ("    '\u65e5\u672c\u8a9e'; y = tl.lod(x)", "", " " * 4 + " " + "  " * 3 + " " * 7),
+    ("    'e\u0301'; y = tl.lod(x)", "", " " * 13),
+    ("\t\ty = tl.lod(x)", "\tif n:\n", "\t\t    "),
+    ("    y = tl.lod(x)", "    \x0c\n\x0c\n", " " * 8),
+    ("    y = tl.lod(x)", "    # \x1c \x85 \u2028 \x0b\n", " " * 8),
+    ("    y = tl.lod(x)", "    z = n\r\n", " " * 8),
+]
+
+
+@pytest.mark.parametrize(("line", "above", "left"), LINES)
+@pytest.mark.parametrize("running", [False, True])
+def test_the_caret_is_under_the_mistake_in_any_text(line, above, left, running, tmp_path):
+    text = f"import deuteron as triton\nimport deuteron.language as tl\n@triton.jit\ndef kernel(x, n):\n{above}{line}\n"
+    path = tmp_path / "user.py"
+    path.write_text(text, encoding="utf-8", newline="")
+    if running:
+        names: dict[str, Any] = {}
+        exec(compile(path.read_bytes(), str(path), "exec"), names)  # noqa: S102 -- the text above
+        source = names["kernel"].source
+    else:
+        source = KernelSource.from_text(text, "kernel", str(path))
+    with pytest.raises(errors.UnknownName, match="no 'lod'") as caught:
+        lower(source, {"x": "*f32:16", "n": "i32"}, {})
+    _, shown, pointer, *_ = str(caught.value).split("\n")
+    assert caught.value.location == errors.Location(str(path), 5 + above.count("\n"), line.index("tl.lod"))
+    assert (shown, pointer) == (line, left + "^")
