@@ -28,6 +28,7 @@ MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "urn:deuteron:problem:"
 #: Errors that one answer lists: a body of 4 MiB can have several hundred thousand.
 MOST_ERRORS = 20
+_HOW_TO_SEND = "send one JSON document with Content-Type: application/json"
 _MOST_NAME = 80  # of a field that nobody knows, in characters
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
@@ -143,7 +144,7 @@ def _with_head(methods: Iterable[str]) -> list[str]:
     return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
-async def _on_validation(_request: Request, error: Exception) -> JSONResponse:
+async def _on_validation(request: Request, error: Exception) -> JSONResponse:
     error = cast(RequestValidationError, error)
     faults: Sequence[Mapping[str, object]] = error.errors()
     shown, more = faults[:MOST_ERRORS], max(0, len(faults) - MOST_ERRORS)
@@ -156,7 +157,16 @@ async def _on_validation(_request: Request, error: Exception) -> JSONResponse:
             400,
             "bad-json",
             f"the body is not JSON: {_json_reason(faults)} at character {offset}",
-            hint="send one JSON document with Content-Type: application/json",
+            hint=_HOW_TO_SEND,
+        )
+    # Bytes as they came: by its type the body is no JSON.
+    if isinstance(error.body, bytes) and any(_pointer(fault["loc"]) == "body" for fault in shown):
+        kind = request.headers.get("content-type")
+        return problem_response(
+            415,
+            "unsupported-media-type",
+            f"the body is {kind[:_MOST_NAME]!r}, not JSON" if kind else "the body has no Content-Type",
+            hint=_HOW_TO_SEND,
         )
     return problem_response(
         422,

@@ -166,6 +166,22 @@ def test_an_answer_lists_some_errors_and_says_how_many_more_there_are(client: Te
     assert "more_errors" not in long.json()
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("application/x-www-form-urlencoded", "the body is 'application/x-www-form-urlencoded', not JSON"),
+        ("text/plain; charset=utf-8", "the body is 'text/plain; charset=utf-8', not JSON"),
+        (None, "the body has no Content-Type"),
+    ],
+)
+def test_a_body_of_another_type(client: TestClient, kind: str | None, words: str) -> None:
+    headers = {} if kind is None else {"Content-Type": kind}
+    answer = client.post("/v1/jobs", content='{"workload": "softmax"}', headers=headers)
+    assert (answer.status_code, answer.json()["detail"]) == (415, words)
+    assert answer.json()["hint"] == "send one JSON document with Content-Type: application/json"
+    assert client.post("/v1/jobs").status_code == 422, "there is no body that could have a type"
+
+
 def test_parameters_that_nobody_knows(client: TestClient) -> None:
     answer = client.get("/v1/jobs?stat=queued")
     assert answer.status_code == 422
