@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
 import sys
 import threading
 import traceback
@@ -89,10 +91,21 @@ def _profile(options: argparse.Namespace) -> int:
     try:
         return _run(script, rest, is_pytest)
     finally:
-        registry.command_line = False
         # Threads that the script has left behind go on, and Python waits for them: what they launch is written then.
         if all(thread.daemon or thread in before for thread in threading.enumerate()):
-            finalize_sessions(list(registry.sessions.values()), "")
+            _finalize()
+        else:
+            atexit.register(_finalize_at_exit)
+
+
+def _finalize() -> None:
+    registry.command_line = False
+    finalize_sessions(list(registry.sessions.values()), "")
+
+
+def _finalize_at_exit() -> None:
+    with contextlib.suppress(DeuteronError):  # a session that cannot be written stays, and its end says why
+        _finalize()
 
 
 def _run(script: str, arguments: list[str], is_pytest: bool) -> int:

@@ -41,18 +41,13 @@ class Places:
         """The place of a scope that is being entered."""
         outer = scope.outer
         if self._frames or states.get():
-            place = self.of_caller()
-        else:
-            around = self.epoch.root if outer is None else outer.place if outer.epoch is self.epoch else None
-            found = None if around is None else around.children.get(scope.name)
-            if found is not None:  # it has been here before, nearly always
-                scope.place, scope.epoch = found, self.epoch
-                if not found.framed:  # only passed through, by what asked where its thread was
-                    _make_frames(found)
-                return found
-            place = self._of_scope(scope)
-        _make_frames(place)
-        return place
+            return self.of_caller()
+        around = self.epoch.root if outer is None else outer.place if outer.epoch is self.epoch else None
+        found = None if around is None else around.children.get(scope.name)
+        if found is None:
+            return self._of_scope(scope)
+        scope.place, scope.epoch = found, self.epoch  # it has been here before, nearly always
+        return found
 
     def around(self, scope: OpenScope, thread: ThreadState) -> Place | None:
         """The place that a scope of this thread which was just left was entered from, where it is known without
@@ -120,7 +115,7 @@ def _targets(path: tuple[str, ...]) -> list[ProfileTarget]:
     return [session.target(path) for session in registry.active]
 
 
-def _make_frames(place: Place) -> None:
+def make_frames(place: Place) -> None:
     """A scope is a frame even if nothing happens in it."""
     for target in place.targets:
         _ = target.node

@@ -17,12 +17,12 @@ from deuteron.compiler.runtime.launch.recorded import record_launches
 
 from . import contexts
 from .contexts import SWITCHING, here
-from .errors import CuptiError, UsageError
+from .errors import CuptiError, MetricError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
 from .metrics import split
 from .place import OpenScope
-from .places import places
+from .places import make_frames, places
 from .session import ProfileTarget, Session, registry
 from .sources.cupti import CuptiSource
 from .sources.driver import device_count
@@ -62,8 +62,6 @@ class Recorder:
         scope = contexts.enter(name, owner, frame)
         place = self.places.entered(scope)
         scope.entered = place
-        if place.settled and not frame.f_code.co_flags & SWITCHING:
-            place.caller = frame.f_code
         if place.timed:
             scope.start_ns = time.perf_counter_ns()  # before the kernels that tell its metrics
         if metrics:
@@ -72,6 +70,10 @@ class Recorder:
             except BaseException:
                 self.close_scope(scope, strict=False)
                 raise
+        if not place.framed:
+            make_frames(place)
+        if place.settled and not frame.f_code.co_flags & SWITCHING:
+            place.caller = frame.f_code
         for target in place.timed:
             if target.phase.timeline is not None:
                 target.phase.timeline.begin(target.path, scope)
@@ -83,6 +85,8 @@ class Recorder:
         """Add metrics to an open scope, in the sessions that are active: tensors on a GPU when they are known; while a
         graph is captured, whenever it is launched. GPU work that this causes is booked as metadata. Raises MetricError.
         """
+        if not isinstance(metrics, Mapping):
+            raise MetricError(f"the metrics of {scope.name!r} are {metrics!r}", hint="give values by name")
         active = [session.number for session in registry.active]
         targets = [target for target in scope.entered.targets if target.phase.session in active]
         if not targets:
@@ -93,7 +97,7 @@ class Recorder:
             metrics, shown = self._asked(metrics, targets, captured)
         for target in targets:
             if metrics:
-                target.phase.profile.add_to(target.node, metrics)
+                target.add(metrics)
             if target.phase.timeline is not None:
                 scope.metrics = {**(scope.metrics or {}), **shown}
 

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +46,13 @@ class ProfileTarget:
         if node is None:
             node = self._node = self.phase.profile.node(self.path)
         return node
+
+    def add(self, metrics: Mapping[str, object]) -> None:
+        """Add metrics there. Raises MetricError, and then makes no node."""
+        if self._node is None:
+            self._node = self.phase.profile.add(self.path, metrics)
+        else:
+            self.phase.profile.add_to(self._node, metrics)
 
 
 @dataclass(eq=False, slots=True)

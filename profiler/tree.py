@@ -60,9 +60,17 @@ class ProfileTree:
 
     def add(self, path: Sequence[str], metrics: Mapping[str, object]) -> Node:
         """Add ``metrics`` to the node at ``path``. Raises MetricError and changes nothing if a value does not fit."""
+        if not self._has(path):
+            updates({}, metrics)  # which raises before there is a node
         node = self.node(path)
         self.add_to(node, metrics)
         return node
+
+    def _has(self, path: Sequence[str]) -> bool:
+        node: Node | None = self.root
+        for name in path:
+            node = node.children.get(name) if node is not None else None
+        return node is not None
 
     def add_to(self, node: Node, metrics: Mapping[str, object]) -> None:
         """Add ``metrics`` to a node of this profile; as :meth:`add`."""

@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Any, ParamSpec, TypeVar, cast
 
+from .errors import UsageError
+
 P = ParamSpec("P")
 R = TypeVar("R")
 #: Makes the context of one step; True for the steps of a generator after its first.
@@ -16,7 +18,12 @@ Around = Callable[[bool], AbstractContextManager[object]]
 
 def decorated(function: Callable[P, R], around: Around) -> Callable[P, R]:
     """``function`` with each call inside ``around``: plain functions and coroutines as a whole, generators step by
-    step."""
+    step. Raises UsageError for what cannot be called, such as a classmethod."""
+    if not callable(function):
+        raise UsageError(
+            f"{type(function).__name__} objects cannot be called, and so not be in a scope",
+            hint="decorate the function itself: @classmethod above, the scope below",
+        )
     wrapper: Any
     if inspect.iscoroutinefunction(function):
         wrapper = _coroutine(function, around)

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,6 +106,23 @@ def test_bad_metrics_do_not_leave_a_scope_open() -> None:
         proton.start(3, backend="cpu")  # type: ignore[arg-type]
     with pytest.raises(proton.UsageError, match="cannot be called"), proton.scope(""):
         pass
+
+
+@pytest.mark.parametrize("metrics", [{"m": None}, {"fine": 1, "m": 1j}, [1]])
+def test_a_scope_whose_metrics_are_refused_is_not_in_the_profile(tree: Callable[..., dict], metrics: Any) -> None:
+    proton.start("p")
+    with pytest.raises(proton.MetricError), proton.scope("refused", metrics):
+        pass
+    with proton.scope("after"), pytest.raises(proton.MetricError), proton.scope("refused", metrics):
+        pass
+    assert names(tree()) == ["after"] and not tree("after")["children"]
+    with pytest.raises(proton.MetricError):
+        proton.Profile().add(("refused",), {"m": None})
+
+
+def test_what_cannot_be_called_is_in_no_scope() -> None:
+    with pytest.raises(proton.UsageError, match="classmethod objects cannot be called"):
+        proton.scope("A")(classmethod(lambda cls: cls))  # type: ignore[arg-type]
 
 
 def test_an_array_of_one_element_is_a_number(tree: Callable[..., dict]) -> None:
