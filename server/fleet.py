@@ -37,6 +37,12 @@ def fleet(tx: Transaction, *, now: datetime | None = None) -> list[FleetWorker]:
     return [_at_work(worker, running.get(worker.name), moment) for worker in tx.workers.all()]
 
 
+def connected_workers(tx: Transaction, *, now: datetime | None = None) -> list[StoredWorker]:
+    """The workers that jobs can be brought to now, drained or not, by host and device."""
+    moment = now or datetime.now(UTC)
+    return [worker for worker in tx.workers.all() if _is_connected(worker, moment)]
+
+
 def fleet_worker(tx: Transaction, name: str) -> FleetWorker:
     """One of them.
 
@@ -49,7 +55,7 @@ def fleet_worker(tx: Transaction, name: str) -> FleetWorker:
 
 def _at_work(worker: StoredWorker, job: Job | None, now: datetime) -> FleetWorker:
     # A job is proof enough: its worker holds a lease.
-    here = job is not None or (worker.connected and now - worker.last_seen < _ABSENT_AFTER)
+    here = job is not None or _is_connected(worker, now)
     if not here:
         state = WorkerState.AWAY
     elif worker.draining:
@@ -57,3 +63,7 @@ def _at_work(worker: StoredWorker, job: Job | None, now: datetime) -> FleetWorke
     else:
         state = WorkerState.IDLE if job is None else WorkerState.RUNNING
     return FleetWorker(worker, state, job)
+
+
+def _is_connected(worker: StoredWorker, now: datetime) -> bool:
+    return worker.connected and now - worker.last_seen < _ABSENT_AFTER

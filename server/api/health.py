@@ -12,6 +12,7 @@ from deuteron import migrations
 
 from ..context import ContextDep, ServiceContext
 from ..database import DatabaseLost
+from ..fleet import connected_workers
 from ..metrics import CONTENT_TYPE
 from ..problems import problem_response
 
@@ -65,10 +66,10 @@ def metrics(context: ContextDep) -> PlainTextResponse:
 
 def _gauges(context: ServiceContext) -> Iterator[tuple[str, dict[str, str], float]]:
     with context.store.read() as tx:
-        jobs, configs = tx.jobs.count_by_state(), tx.configs.count()
+        jobs, configs, workers = tx.jobs.count_by_state(), tx.configs.count(), connected_workers(tx)
     yield "configs", {}, configs
     for state, count in jobs.items():
         yield "jobs", {"state": state.value}, count
-    yield "workers", {}, len(context.dispatcher.workers())
+    yield "workers", {}, len(workers)
     if context.trainer.trained_at is not None:
         yield "last_training_timestamp_seconds", {}, context.trainer.trained_at

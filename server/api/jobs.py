@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Header, Query, Request, Response, status
@@ -14,10 +15,11 @@ from deuteron.tuner.measure.measurement import Measurement
 
 from ..auth import Reader, Submitter
 from ..context import ContextDep, ServiceContext
-from ..dispatch.resources import resources_for
+from ..dispatch.resources import resources_for, resources_of
+from ..fleet import connected_workers
 from ..problems import HttpProblem
 from ..sending import has_one_of, send_file
-from ..store import Job, JobState, StoredTrial
+from ..store import Job, JobState, StoredTrial, StoredWorker
 from ..submission import submit
 from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
 from .routes import make_router
@@ -72,7 +74,7 @@ def list_jobs(
         jobs = tx.jobs.page(before=decode_number(cursor), limit=limit + 1, state=state)
     following = encode_cursor(jobs[limit - 1].number) if len(jobs) > limit else None
     link_next(request, response, following)
-    return JobPage(jobs=[job_answer(context, job) for job in jobs[:limit]], next=following)
+    return JobPage(jobs=job_answers(context, jobs[:limit]), next=following)
 
 
 @router.get("/{job_id}", summary="Read a job")
@@ -157,6 +159,19 @@ def get_profile(
 
 
 def job_answer(context: ServiceContext, job: Job) -> JobAnswer:
+    return job_answers(context, [job])[0]
+
+
+def job_answers(context: ServiceContext, jobs: Sequence[Job]) -> list[JobAnswer]:
+    """Jobs as any server on the database answers."""
+    workers: list[StoredWorker] = []
+    if any(job.state is JobState.QUEUED for job in jobs):
+        with context.store.read() as tx:
+            workers = connected_workers(tx)
+    return [_answer(job, workers) for job in jobs]
+
+
+def _answer(job: Job, workers: Sequence[StoredWorker]) -> JobAnswer:
     base = f"/v1/jobs/{job.id}"
     return JobAnswer(
         id=job.id,
@@ -169,7 +184,7 @@ def job_answer(context: ServiceContext, job: Job) -> JobAnswer:
         worker=job.worker,
         cancel_requested=job.cancel_requested,
         error=job.error,
-        waiting_for=_waiting_for(context, job),
+        waiting_for=_waiting_for(job, workers),
         created_at=job.created_at,
         started_at=job.started_at,
         finished_at=job.finished_at,
@@ -184,11 +199,11 @@ def job_answer(context: ServiceContext, job: Job) -> JobAnswer:
     )
 
 
-def _waiting_for(context: ServiceContext, job: Job) -> str | None:
-    if job.state is not JobState.QUEUED or not context.dispatcher.leads:
-        return None  # only who dispatches sees the workers
+def _waiting_for(job: Job, workers: Sequence[StoredWorker]) -> str | None:
+    if job.state is not JobState.QUEUED:
+        return None
     needed = resources_for(job.device)
-    fitting = [worker for worker in context.dispatcher.workers() if needed.keys() <= worker.resources.keys()]
+    fitting = [worker for worker in workers if needed.keys() <= resources_of(worker.device).keys()]
     if any(not worker.draining for worker in fitting):
         return None
     return f"a worker with {' and '.join(sorted(needed))}{' that is not draining' if fitting else ''}"

@@ -37,9 +37,6 @@ class Dispatcher(Protocol):
     def leads(self) -> bool:
         """Whether this process is the one that dispatches the jobs of its database."""
 
-    def workers(self) -> list[ConnectedWorker]:
-        """The workers that are connected now; none where another process dispatches."""
-
     def devices(self) -> list[str] | None:
         """Device names this engine will ever have, None when workers may join later."""
 
@@ -60,10 +57,6 @@ class NoDispatcher:
     def leads(self) -> bool:
         """False."""
         return False
-
-    def workers(self) -> list[ConnectedWorker]:
-        """None."""
-        return []
 
     def devices(self) -> list[str] | None:
         """None: another process decides."""

@@ -59,6 +59,10 @@ class Roster:
             return None
         return frozenset(worker.address for worker in self.workers if not worker.draining)
 
+    def note_nobody(self) -> None:
+        """Tell the database at once that the workers have gone, or the scheduler that reaches them."""
+        self._note(frozenset(), time.monotonic())
+
     def _note(self, names: frozenset[str], now: float) -> None:
         if names == self._noted and now - self._noted_at < NOTE_S:
             return

@@ -21,7 +21,6 @@ from ..interrupts import interrupts_blocked
 from ..learning.trainer import Trainer
 from ..settings import EMBEDDED, Settings
 from ..store import Job, JobState, NotFound, ServiceStore
-from . import ConnectedWorker
 from .ingest import Ingest
 from .leadership import dispatch_lock
 from .leases import LeaseClock
@@ -85,10 +84,6 @@ class DaskDispatcher:
     def leads(self) -> bool:
         """Whether this process has the database's lock and dispatches."""
         return self._leads
-
-    def workers(self) -> list[ConnectedWorker]:
-        """The workers that the scheduler saw a moment ago, none while it is away. Never waits for it."""
-        return self._roster.workers
 
     def devices(self) -> list[str] | None:
         """This machine's devices with an embedded cluster, None with a scheduler elsewhere."""
@@ -161,6 +156,8 @@ class DaskDispatcher:
         if not self._closing.is_set():
             self._guarded(self._excuse_running)
         self._dispatched.clear()
+        if (self._embedded or not engine.connected) and self._lock.held():
+            self._guarded(self._roster.note_nobody)
         self._roster.clear()
         self._engine = None
         engine.close()

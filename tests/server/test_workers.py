@@ -196,6 +196,48 @@ class PretendedEngine:
         return Dispatched(ticket, self.given[-1][2], among)
 
 
+def test_every_server_of_a_database_says_the_same_of_workers(
+    settings: Settings, open_client: Callable[..., TestClient]
+) -> None:
+    """Those that did not dispatch said that there was none."""
+    clients = [open_client(settings), open_client(settings)]
+    store = store_of(clients[0])
+    submitted = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}]}
+    job_id = clients[0].post("/v1/jobs", json=submitted).json()["id"]
+
+    def said() -> tuple[int, str | None]:
+        """How many workers are connected, and what the job waits for."""
+        answers = set()
+        for client in clients:
+            one, (listed,) = client.get(f"/v1/jobs/{job_id}").json(), client.get("/v1/jobs").json()["jobs"]
+            assert one["waiting_for"] == listed["waiting_for"]
+            (line,) = (line for line in client.get("/metrics").text.splitlines() if line.startswith("deuteron_workers"))
+            answers.add((int(line.split()[1]), one["waiting_for"]))
+        (answer,) = answers
+        return answer
+
+    def see(*names: str, drained: bool = False) -> tuple[int, str | None]:
+        with store.write() as tx:
+            tx.workers.see(names)
+            if drained:
+                tx.workers.drain(names[0], who="ada")
+        return said()
+
+    assert said() == (0, "a worker with cpu")
+    assert see("cuda:0@a", "cuda:1@a") == (2, "a worker with cpu")
+    assert see("cuda:0@a", "cpu@a") == (2, None)
+    assert see("cpu@a", drained=True) == (1, "a worker with cpu that is not draining")
+    assert see("cpu@a", "cpu@b") == (2, None)
+    # The scheduler is lost: nobody waits until the workers have not been seen for long.
+    dispatcher = DaskDispatcher(settings, store, clients[0].app.state.context.ingest, "")  # type: ignore[attr-defined]
+    assert dispatcher._lock.acquire()
+    engine = PretendedEngine([])
+    engine.connected, engine.close = False, lambda: None  # type: ignore[attr-defined]
+    dispatcher._forget_engine(cast(Engine, engine))
+    dispatcher._lock.release()
+    assert said() == (0, "a worker with cpu")
+
+
 def test_queued_jobs_go_to_who_is_not_drained(settings: Settings) -> None:
     migrations.upgrade(settings.database_url)
     store = ServiceStore.open(settings.database_url)
@@ -222,7 +264,7 @@ def test_queued_jobs_go_to_who_is_not_drained(settings: Settings) -> None:
     # The one that runs is left alone; the one that waits, perhaps behind it, is taken back and given to the other.
     assert round() == [(queued.id, frozenset({"tcp://b:1"}))]
     assert [future.cancelled for *_, future in engine.given] == [False, True, False]
-    assert [worker.draining for worker in dispatcher.workers()] == [True, False]
+    assert [worker.draining for worker in dispatcher._roster.workers] == [True, False]
     assert round() == []
     # The worker comes back under another address: what was limited to the old one would wait for ever.
     engine.here[1] = replace(workers[1], address="tcp://b:2")
