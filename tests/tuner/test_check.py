@@ -161,6 +161,10 @@ def test_what_is_wrong_after_it_was_timed_is_wrong(problem: Problem, monkeypatch
     assert str(screened.error).endswith("(not in its first launch: its programs may race)")
     assert session.screen(Screen(default)).status == "ok"
     monkeypatch.undo()
+    goes_wrong(monkeypatch, checker, [2])
+    slow = session.screen(Screen(default, best_ns=1e-3))
+    assert (slow.status, slow.hopeless) == ("ok", True)
+    monkeypatch.undo()
     checks = checker.check_often
     monkeypatch.setattr(
         checker, "check_often", lambda config: Comparison(2.0, "wrong") if config == other else checks(config)

@@ -109,7 +109,8 @@ class ChildSession:
         return Shown("ok", stages=stages)
 
     def screen(self, request: Screen) -> Screened:
-        """Check, then a first look at the time, then check again: one that is right now and then is wrong."""
+        """Check, then a first look at the time, then check again: one that is right now and then is wrong. Who has no
+        hope is not stored, and has only to have left everything else as it was."""
         checker, device = self._ready()
         began = time.perf_counter()
         comparison = checker.check(request.config)
@@ -128,7 +129,9 @@ class ChildSession:
         stopwatch = self._stopwatch(device)
         look = first_look(stopwatch, checker.launch(request.config), request.best_ns)
         measured = time.perf_counter()
-        wrong = checker.damage() or checker.check(request.config).message
+        wrong = checker.damage()
+        if wrong is None and not look.hopeless:
+            wrong = checker.check(request.config).message
         screened = replace(
             screened,
             check_seconds=screened.check_seconds + time.perf_counter() - measured,
