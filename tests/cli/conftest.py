@@ -131,12 +131,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tune_locally(job, emit=lambda event: None, folder=folder).bundle
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a service in a process of its own, with a real worker for the CPU."""
     from deuteron.cli.demo.service import DemoService
 
-    with DemoService(tmp_path / "service", tmp_path / "service.log") as running:
+    folder = tmp_path_factory.mktemp("service")
+    with DemoService(folder / "data", folder / "service.log") as running:
         yield running.url
 
 

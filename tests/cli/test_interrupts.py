@@ -148,8 +148,10 @@ def measuring(group: int) -> list[int]:
     blocked = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
+            if os.getpgid(int(folder.name)) != group:
+                continue
             mask = re.search("^SigBlk:(.*)", (folder / "status").read_text(), re.MULTILINE)
-            if os.getpgid(int(folder.name)) == group and "spawn_main" in (folder / "cmdline").read_text() and mask:
+            if "spawn_main" in (folder / "cmdline").read_text() and mask:
                 blocked.append(int(mask[1], 16))
     return blocked
 

@@ -17,6 +17,18 @@ from deuteron.tuner.workloads import WorkloadSpec
 SMALL = ("--trials", "3", "--seconds", "4")
 
 
+@pytest.fixture(scope="module")
+def home_of_all(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def home(home: Path, home_of_all: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One for all searches of this file, whose worker processes are then forked from one template."""
+    monkeypatch.setenv("DEUTERON_HOME", str(home_of_all))
+    return home_of_all
+
+
 def test_matmul_end_to_end(run, tmp_path: Path):
     out = tmp_path / "out"
     ran = run(
