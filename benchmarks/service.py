@@ -314,7 +314,7 @@ async def measure_burst(server: Server, settings: Settings) -> list[Measurement]
     ]
 
 
-async def run(count: int, seconds: float, say: Callable[[str], None]) -> list[Measurement]:
+async def run(count: int, seconds: float, say: Callable[[str], None], *, bundle_only: bool) -> list[Measurement]:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(home=Path(folder), scheduler="none")
         started = time.perf_counter()
@@ -324,6 +324,8 @@ async def run(count: int, seconds: float, say: Callable[[str], None]) -> list[Me
         try:
             await server.wait()
             bundle = await measure_bundle(server)
+            if bundle_only:
+                return bundle
             burst = await measure_burst(server, settings)
             exact = await measure_cold(server.port, k=4096)
             nearest = await measure_cold(server.port, k=4000)
@@ -343,10 +345,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--configs", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each lookup run")
+    parser.add_argument("--bundle-only", action="store_true", help="measure the bundle, and nothing else")
     parser.add_argument("--out", type=Path, help="write the measurements as JSON")
     arguments = parser.parse_args()
     console = Console()
-    measured = asyncio.run(run(arguments.configs, arguments.seconds, console.print))
+    measured = asyncio.run(
+        run(arguments.configs, arguments.seconds, console.print, bundle_only=arguments.bundle_only)
+    )
     table = Table("", "measured", "target", "")
     for item in measured:
         verdict = ("met" if item.met else "MISSED") if item.target else ""
