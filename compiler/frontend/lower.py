@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -71,7 +72,9 @@ def lower(
             raise source.error(f"{source.name} is nested too deeply", source.node) from None
     _check_scopes(function, compilation)
     if returned is not None:
-        raise source.error("a kernel does not return a value", source.node, "store it through a pointer")
+        returns = (node for node in ast.walk(source.node) if isinstance(node, ast.Return) and node.value is not None)
+        place = next(returns, source.node)
+        raise source.error("a kernel does not return a value", place, "store it through a pointer")
     return function
 
 

@@ -189,10 +189,15 @@ class Op:
                 new.type = old.type
         return copy
 
+    @property
+    def written(self) -> str:
+        """What authors of kernels write for it."""
+        return self.mnemonic
+
     def fail(self, why: str, hint: str | None = None) -> TypeMismatch:
         """A TypeMismatch at this operation that shows its operand types."""
         types = ", ".join(str(v.type) for v in self.operands)
-        shown = f"{self.mnemonic}({types}): {why}" if types else why
+        shown = f"{self.written}({types}): {why}" if types else why
         return TypeMismatch(shown, location=self.location, hint=hint)
 
     def __repr__(self) -> str:

@@ -198,6 +198,8 @@ def is_pointer(x: object) -> bool:
 def _offset(x: Operand) -> tensor:
     """What a pointer moves by: integers, and of booleans 0 and 1."""
     offset = as_tensor(x)
+    if is_pointer(offset):
+        raise TypeMismatch("cannot add pointers together", hint="move one of them by a number of elements")
     if not isinstance(offset.dtype, Scalar) or offset.dtype.is_float:
         raise TypeMismatch(
             f"a pointer moves by integers, got {offset.type}",

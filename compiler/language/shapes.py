@@ -26,7 +26,7 @@ def shape_tuple(shape: object, what: str = "shape") -> tuple[int, ...]:
         wrong = next(n for n in items if isinstance(n, bool) or not isinstance(n, int))
         raise TypeMismatch(
             f"{what} must be made of integers known at compile time, got {wrong!r}",
-            hint="annotate the parameter as tl.constexpr",
+            hint="annotate the parameter as tl.constexpr" if isinstance(wrong, tensor) else "give it an int",
         )
     return numbers
 

@@ -7,6 +7,7 @@ import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from os.path import commonprefix
 
 from .. import language
 from ..errors import UnknownName
@@ -51,9 +52,15 @@ class LanguageModule:
 
 
 def suggest(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the closest known names."""
-    close = difflib.get_close_matches(name, list(known), n=3)
-    return f"did you mean {' or '.join(close)}?" if close else None
+    """A hint with the closest known name and those nearly as close, first what begins as ``name`` does."""
+    likeness = {other: _likeness(name, other) for other in difflib.get_close_matches(name, list(known), n=3)}
+    near = [other for other, found in likeness.items() if found > max(likeness.values()) - 0.1]
+    near.sort(key=lambda other: (likeness[other], len(commonprefix([name, other]))), reverse=True)
+    return f"did you mean {' or '.join(near)}?" if near else None
+
+
+def _likeness(name: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, other, name).ratio()
 
 
 _ROOTS = ("deuteron", "triton")

@@ -64,13 +64,25 @@ def admit(name: str, value: object) -> object:
         if home is not None and isinstance(value, types.BuiltinFunctionType | types.FunctionType):
             return home.member(value.__name__)  # of Python's math, or what the language calls otherwise in a kernel
         raise UnknownName(
-            f"{name!r} is Python, not a function of the kernel language",
-            hint="decorate it with @deuteron.jit to call it from a kernel",
+            f"{name!r} is Python, not a {'type' if isinstance(value, type) else 'function'} of the kernel language",
+            hint=_instead(value),
         )
+    constant = f"write {name.rpartition('.')[2]} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter"
     raise UnknownName(
         f"Cannot access global variable {name!r}: it is not known at compile time",
-        hint=f"write {name.rpartition('.')[2]} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter",
+        hint="pass it to the kernel as an argument" if getattr(value, "shape", ()) else constant,
     )
+
+
+def _instead(value: object) -> str | None:
+    """What to write for a function or class of Python's: what the language calls so, or a decorator above what is a
+    program's own."""
+    if isinstance(value, types.FunctionType):
+        return "decorate it with @deuteron.jit to call it from a kernel"
+    if isinstance(value, type) and "__module__" in vars(value):  # written in Python, too
+        return "decorate it with @deuteron.aggregate to make one in a kernel"
+    language, name = language_module("deuteron.language"), getattr(value, "__name__", None)
+    return f"write tl.{name}" if language is not None and name in language.members else None
 
 
 def compile_time(function: types.FunctionType) -> Inlinable:

@@ -28,6 +28,11 @@ class InlineAssembly(Op, mnemonic="inline_assembly"):
     results_in: str
     pack: int = 1
 
+    @property
+    def written(self) -> str:
+        """The function of the language."""
+        return "inline_asm_elementwise"
+
     def infer(self) -> tuple[Tile, ...]:
         """Results: the element types in the operands' shape; scalars without operands.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ..ir.core import Effect, Op, Value
 from ..ir.types import Pointer, Tile
-from .memory import EVICTION, LOAD_CACHE, STORE_CACHE
+from .memory import LOAD_CACHE, STORE_CACHE, check_caching
 
 PADDING = ("zero", "nan")
 
@@ -56,8 +56,7 @@ class BlockLoad(Op, mnemonic="block_load", effect=Effect.READ):
         made = Tile(_check_box(self, len(self.shape)).elem, self.shape)
         if self.padding not in PADDING or (self.padding == "nan" and not made.scalar.has_nan):
             raise self.fail(f"unknown padding {self.padding!r}", hint="zero, or nan for floats")
-        if self.cache not in LOAD_CACHE or self.eviction not in EVICTION:
-            raise self.fail(f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}")
+        check_caching(self, self.cache, LOAD_CACHE, self.eviction)
         return (made,)
 
 
@@ -81,6 +80,5 @@ class BlockStore(Op, mnemonic="block_store", effect=Effect.WRITE):
             raise self.fail(f"the value must be a tile of {elem}")
         if isinstance(self.base.type.elem, Pointer) and self.base.type.elem.const:
             raise self.fail("Cannot store to a constant pointer")
-        if self.cache not in STORE_CACHE or self.eviction not in EVICTION:
-            raise self.fail(f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}")
+        check_caching(self, self.cache, STORE_CACHE, self.eviction)
         return ()

@@ -71,6 +71,11 @@ class Neg(Unary, mnemonic="neg"):
 class Not(Unary, mnemonic="not"):
     """Bitwise complement of integers; logical not of i1."""
 
+    @property
+    def written(self) -> str:
+        """The operator."""
+        return "~"
+
     def infer(self) -> tuple[Tile, ...]:
         """Result: the operand's type, an integer or i1, else TypeMismatch."""
         if not self.x.type.is_integer:
@@ -374,6 +379,11 @@ class Hint(Op, mnemonic="hint", elementwise=True):
     divisibility: tuple[int, ...] = ()
     contiguity: tuple[int, ...] = ()
     constancy: tuple[int, ...] = ()
+
+    @property
+    def written(self) -> str:
+        """The function that makes such a promise."""
+        return "multiple_of" if self.divisibility else "max_contiguous" if self.contiguity else "max_constancy"
 
     def infer(self) -> tuple[Tile, ...]:
         """Result: the operand's type; raises TypeMismatch unless each promise is empty or has max(1, rank) entries."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..ir.core import Effect, Op, Value
 from ..ir.types import I1, Pointer, Scalar, Tile
 
@@ -46,11 +48,7 @@ class Load(Op, mnemonic="load", effect=Effect.READ):
         made = _check_pointer(self, self.pointer, self.mask)
         if self.other is not None and (self.mask is None or self.other.type != made):
             raise self.fail("'other' needs a mask and the loaded type")
-        if self.cache not in LOAD_CACHE or self.eviction not in EVICTION:
-            raise self.fail(
-                f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}",
-                hint=f"cache: {', '.join(LOAD_CACHE[1:])}; eviction: {', '.join(EVICTION[1:])}",
-            )
+        check_caching(self, self.cache, LOAD_CACHE, self.eviction)
         return (made,)
 
 
@@ -72,11 +70,7 @@ class Store(Op, mnemonic="store", effect=Effect.WRITE):
             raise self.fail(f"the value must be {wanted}")
         if isinstance(self.pointer.type.elem, Pointer) and self.pointer.type.elem.const:
             raise self.fail("Cannot store to a constant pointer")
-        if self.cache not in STORE_CACHE or self.eviction not in EVICTION:
-            raise self.fail(
-                f"unknown cache modifier {self.cache!r} or eviction policy {self.eviction!r}",
-                hint=f"cache: {', '.join(STORE_CACHE[1:])}; eviction: {', '.join(EVICTION[1:])}",
-            )
+        check_caching(self, self.cache, STORE_CACHE, self.eviction)
         return ()
 
 
@@ -86,12 +80,20 @@ def _check_atomic(op: AtomicRMW | AtomicCAS, mask: Value | None) -> tuple[Tile, 
         raise op.fail(f"the value must be {made}")
     if isinstance(made.elem, Scalar) and made.elem.bits < 16:
         raise op.fail(f"atomics of {made.elem} do not exist", hint="use 16, 32 or 64 bits")
-    if op.semantics not in SEMANTICS or op.scope not in SCOPES:
-        raise op.fail(
-            f"unknown memory semantics {op.semantics!r} or scope {op.scope!r}",
-            hint=f"sem: {', '.join(SEMANTICS)}; scope: {', '.join(SCOPES)}",
-        )
+    _check_choice(op, "memory semantics", op.semantics, SEMANTICS)
+    _check_choice(op, "scope", op.scope, SCOPES)
     return (made,)
+
+
+def check_caching(op: Op, modifier: str, modifiers: Sequence[str], eviction: str) -> None:
+    """Raise TypeMismatch for a cache modifier that is none of ``modifiers``, or an unknown eviction policy."""
+    _check_choice(op, "cache modifier", modifier, modifiers)
+    _check_choice(op, "eviction policy", eviction, EVICTION)
+
+
+def _check_choice(op: Op, what: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise op.fail(f"unknown {what} {given!r}", hint=f"use {', '.join(filter(None, known))}")
 
 
 #: The float types of each kind of atomic, beside the integers.
@@ -115,6 +117,11 @@ class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
     kind: str = "add"
     semantics: str = "acq_rel"
     scope: str = "gpu"
+
+    @property
+    def written(self) -> str:
+        """The function of this kind."""
+        return f"atomic_{self.kind}"
 
     def infer(self) -> tuple[Tile, ...]:
         """Result: the pointee in the pointers' shape, and the value's type.

@@ -15,10 +15,14 @@ class Arange(Op, mnemonic="arange"):
     def infer(self) -> tuple[Tile, ...]:
         """Result: i32[end - start]; raises TypeMismatch unless that is a power of two."""
         size = self.end - self.start
-        if size <= 0 or size & (size - 1):
+        if size <= 0:
+            raise self.fail(
+                f"arange({self.start}, {self.end}) ends before it begins, or at once",
+            ) from ValueError("arange's end argument must be greater than the start argument")  # as below
+        if size & (size - 1):
             raise self.fail(
                 f"arange({self.start}, {self.end}) has {size} elements, which is not a power of two",
-                hint=f"use arange({self.start}, {self.start + (1 << max(0, size - 1).bit_length())})"
+                hint=f"use arange({self.start}, {self.start + (1 << (size - 1).bit_length())})"
                 " and mask the elements that are not wanted",
             ) from ValueError("arange's range must be a power of 2")  # what programs for Triton look for
         return (Tile(I32, (size,)),)

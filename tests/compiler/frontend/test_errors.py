@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from deuteron.compiler import errors
 from deuteron.compiler.frontend import KernelSource, lower
+from deuteron.compiler.source.modules import suggest
+from deuteron.compiler.source.namespace import admit
 
 HEAD = "import triton\nimport triton.language as tl\nSCALE = 3\n@triton.jit\ndef kernel(x, n, B: tl.constexpr):\n"
 
@@ -238,11 +241,25 @@ CASES = [
         "every path",
         "def",
     ),
-    ("return n", errors.UnsupportedSyntax, "does not return", "store", ""),
+    ("return n", errors.UnsupportedSyntax, "does not return", "store", "return n"),
     ("y = n // 0.5", errors.TypeMismatch, "// takes integers", "tl.floor", "n //"),
     ("y = x + 1.5", errors.TypeMismatch, "moves by integers", ".to(tl.int64)", "x +"),
     ("y = tl.atomic_add(x, 1, sem='weird')", errors.TypeMismatch, "weird", "acq_rel", "tl.atomic"),
     ("y = tl.sum(n, 0)", errors.TypeMismatch, "a reduction needs tiles", "", "tl.sum"),
+    ("y = x + x", errors.TypeMismatch, "cannot add pointers together", "by a number of elements", "x +"),
+    ("y = tl.arange(8, 0)", errors.TypeMismatch, "arange(8, 0) ends before it begins", "", "tl.arange"),
+    ("y = tl.arange(0, 8.0)", errors.TypeMismatch, "known at compile time, got 8.0", "give it an int", "tl.arange"),
+    ("y = tl.load(x, cache_modifier='.x')", errors.TypeMismatch, "unknown cache modifier '.x'", "use .ca, .cg", "tl."),
+    ("y = tl.load(x, eviction_policy='x')", errors.TypeMismatch, "unknown eviction policy 'x'", "evict_first", "tl."),
+    (
+        "y = tl.atomic_add(x, 1, scope='x')",
+        errors.TypeMismatch,
+        "atomic_add(*f32, f32): unknown scope 'x'",
+        "cta",
+        "tl.",
+    ),
+    ("y = tl.multiple_of(n, (16, 16))", errors.TypeMismatch, "multiple_of(i32): needs one value", "", "tl."),
+    ("y = ~tl.load(x)", errors.TypeMismatch, "~(f32): needs integers", "", "~tl"),
     ("y = tl.load(x, banana=1)", errors.UnsupportedSyntax, "banana", "", "tl.load"),
 ]
 
@@ -275,6 +292,37 @@ def test_globals_must_be_constexpr():
 def test_unknown_function_lists_what_is_there():
     with pytest.raises(errors.UnknownName, match="kernel"):
         KernelSource.from_text(HEAD + "    pass\n", "kernal")
+
+
+@pytest.mark.parametrize(
+    ("value", "message", "hint"),
+    [
+        (np.exp, "'VALUE' is Python, not a function", "write tl.exp"),
+        (np.float32, "'VALUE' is Python, not a type", "write tl.float32"),
+        (np.ndarray, "'VALUE' is Python, not a type", None),
+        (type("Own", (), {}), "'VALUE' is Python, not a type", "decorate it with @deuteron.aggregate"),
+        (lambda x: x, "'VALUE' is Python, not a function", "decorate it with @deuteron.jit"),
+        (np.ones(4), "global variable 'VALUE'", "pass it to the kernel as an argument"),
+        ([1], "global variable 'VALUE'", r"write VALUE = tl.constexpr\(\[1\]\)"),
+    ],
+)
+def test_what_to_write_for_pythons_own(value: object, message: str, hint: str | None):
+    with pytest.raises(errors.UnknownName, match=message) as caught:
+        admit("VALUE", value)
+    assert re.match(hint or "", caught.value.hint or "") and bool(hint) == bool(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "hint"),
+    [
+        ("storee", ["core", "sort", "store"], "did you mean store?"),
+        ("ad", ["bad", "add"], "did you mean add or bad?"),
+        ("expp", ["exp", "exp2", "log"], "did you mean exp?"),
+        ("xyz", ["add"], None),
+    ],
+)
+def test_only_near_names_are_suggested(name: str, known: list[str], hint: str | None):
+    assert suggest(name, known) == hint
 
 
 def test_text_that_is_no_python_or_too_long():
