@@ -1,9 +1,11 @@
-"""Text from elsewhere (names in bundles, kernels, devices, services), made harmless for a terminal and a log."""
+"""Text from elsewhere (names in bundles, kernels, devices, services), made harmless for a terminal and a log; and how
+values and places of kernels look there."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from types import BuiltinFunctionType, FunctionType, MethodType
 
 #: What moves the cursor, changes colours or titles, or reorders what was printed: control characters except tabulators
 #: and the ends of lines, separators and directions of Unicode, and halves of surrogate pairs, which cannot be encoded.
@@ -25,6 +27,17 @@ def printable_line(text: str) -> str:
 
 def _escaped(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+#: Most characters of a value in a message.
+MOST_SHOWN = 200
+
+
+def shown(value: object) -> str:
+    """How a message calls a value: as Python writes it, functions and classes by name, and in bounds."""
+    named = isinstance(value, FunctionType | BuiltinFunctionType | MethodType | type)
+    text = str(value.__name__) if named else repr(value)  # type: ignore[attr-defined]
+    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 3]}..."
 
 
 def blanks(text: str) -> str:

@@ -13,6 +13,7 @@ from ..language.named import field_names, is_named_tuple
 from ..language.structure import Membered
 from ..language.tensor import tensor
 from ..language.typed import Typed
+from ..printable import shown
 from ..source.modules import LanguageModule, suggest
 from ..source.namespace import HelperModule
 
@@ -64,4 +65,4 @@ def read_attribute(value: object, name: str) -> object:
 
 def described(value: object) -> str:
     """How messages call a value."""
-    return f"a tuple of {len(value)}" if isinstance(value, tuple) else repr(value)
+    return f"a tuple of {len(value)}" if isinstance(value, tuple) else shown(value)

@@ -17,6 +17,7 @@ from ..language.inline import Inlinable
 from ..language.named import is_named_tuple, make
 from ..language.structure import Structure
 from ..language.tensor import tensor
+from ..printable import shown
 from ..source.modules import LANGUAGE_TYPES
 from .frame import Frame
 
@@ -87,4 +88,4 @@ def _usage(function: object) -> str | None:
 
 def _name(function: object) -> str:
     name = getattr(function, "__name__", None)
-    return f"{name}()" if isinstance(name, str) else repr(function)
+    return f"{name}()" if isinstance(name, str) else shown(function)

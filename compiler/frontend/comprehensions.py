@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ..language.extent import gathered
 from ..language.tensor import tensor
+from ..printable import shown
 from .assignment import assign
 from .dispatch import evaluate, expression
 from .frame import Frame
@@ -50,7 +51,7 @@ def _values(frame: Frame, node: ast.expr) -> Iterable[object]:
         return items
     raise frame.error(
         node,
-        f"a list comprehension over {values!r}",
+        f"a list comprehension over {shown(values)} has no elements that are known while compiling",
         "it takes a tuple, tl.static_range, or a range whose bounds are known while compiling",
     )
 

@@ -13,6 +13,7 @@ from ..language.mappings import known_key, mapping
 from ..language.structure import Structure
 from ..language.tensor import Operand, tensor
 from ..language.truth import decides, joined
+from ..printable import shown
 from ..source import constants
 from ..source.namespace import HelperModule
 from . import known
@@ -292,7 +293,7 @@ def _formatted(frame: Frame, node: ast.FormattedValue) -> str:
     try:
         return format(value, spec) if isinstance(value, int | float | str) else str(value)
     except (ValueError, OverflowError) as error:
-        raise frame.error(node, f"cannot format {value!r}: {error}") from error
+        raise frame.error(node, f"cannot format {shown(value)}: {error}") from error
 
 
 @expression(ast.Call)

@@ -15,6 +15,7 @@ from ..language import arithmetic
 from ..language.control import counting, static_range
 from ..language.control import range as dynamic_range
 from ..language.tensor import Operand, tensor
+from ..printable import shown
 from ..tile import control
 from .assignment import assign
 from .branches import scalar_condition
@@ -48,7 +49,9 @@ def _for(frame: Frame, node: ast.For) -> None:
         with frame.at(node):
             _runtime_for(frame, node, iterable)
     else:
-        raise frame.error(node.iter, f"cannot loop over {iterable!r}", "loop over range, tl.range or tl.static_range")
+        raise frame.error(
+            node.iter, f"cannot loop over {shown(iterable)}", "loop over range, tl.range or tl.static_range"
+        )
 
 
 def _check_static(loop: static_range) -> None:

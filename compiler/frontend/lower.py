@@ -18,6 +18,7 @@ from ..language.inline import Inlinable, LibraryFunction
 from ..language.named import as_tuples
 from ..language.tensor import tensor
 from ..language.typed import untyped
+from ..printable import shown
 from ..signature import ArgumentType, flattened, gathered, is_hidden, parse_argument_type
 from ..source.arguments import Argument
 from ..source.kernel import KernelSource, source_of
@@ -160,7 +161,9 @@ class Compilation:
     def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
         """Inline a jit function at the current place."""
         if not isinstance(function, Inlinable):
-            raise UnsupportedSyntax(f"{function!r} is not a jit function")
+            raise UnsupportedSyntax(
+                f"{shown(function)} is not a jit function", hint="write one, decorated with @deuteron.jit"
+            )
         callee = source_of(function)
         if self.depth >= MAX_DEPTH:
             raise UnsupportedSyntax(f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse")
@@ -186,7 +189,7 @@ class Compilation:
             values: list[Value] = []
             for part in parts:
                 if not isinstance(part, tensor | int | float):
-                    raise TypeMismatch(f"a combining or mapped function must return tensors, got {part!r}")
+                    raise TypeMismatch(f"a combining or mapped function must return tensors, got {shown(part)}")
                 values.append(as_tensor(part).value)
             self.builder.emit(Yield(tuple(values)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 
 from ..errors import TypeMismatch, UnknownName
 from ..language import arithmetic, control, debugging, maths
@@ -12,6 +13,7 @@ from ..language.constexpr import constexpr
 from ..language.extent import gathered
 from ..language.mappings import mapping
 from ..language.tensor import Operand, tensor
+from ..printable import shown
 from .attributes import read_attribute
 
 
@@ -66,7 +68,7 @@ def _converter(python: type[int | float | bool], dtype: str) -> Callable[[Operan
                 return python(value)
         except (ValueError, OverflowError) as error:
             raise TypeMismatch(f"{python.__name__}() of a kernel: {error}") from error
-        raise TypeMismatch(f"{python.__name__}() of a kernel takes numbers, got {value!r}")
+        raise TypeMismatch(f"{python.__name__}() of a kernel takes numbers, got {shown(value)}")
 
     return builtin(convert)
 
@@ -77,14 +79,14 @@ def _len(value: object) -> int:
         return len(value)
     if isinstance(value, tensor) and value.shape:
         return value.shape[0]
-    raise TypeMismatch(f"{value!r} has no length")
+    raise TypeMismatch(f"{shown(value)} has no length")
 
 
 @builtin
 def _bin(value: object) -> str:
     if isinstance(value, int):
         return bin(value)
-    raise TypeMismatch(f"bin() of a kernel takes an integer that is known at compile time, got {value!r}")
+    raise TypeMismatch(f"bin() of a kernel takes an integer that is known at compile time, got {shown(value)}")
 
 
 @builtin
@@ -92,7 +94,7 @@ def _tuple(values: object = ()) -> object:
     items = known_items(values)
     if items is None:
         raise TypeMismatch(
-            f"tuple() and list() of a kernel do not take {values!r}",
+            f"tuple() and list() of a kernel do not take {shown(values)}",
             hint="they take tuples, lists, tl.static_range, or a range whose bounds are known while compiling",
         )
     return gathered(items)
@@ -178,3 +180,7 @@ PYTHON_BUILTINS: Mapping[str, object] = {
     "getattr": _getattr,
     "hasattr": _hasattr,
 }
+
+for _name, _function in PYTHON_BUILTINS.items():
+    if isinstance(_function, FunctionType):
+        _function.__name__ = _name  # as messages call it

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..errors import TypeMismatch, UnknownName, UnsupportedSyntax
+from ..printable import shown
 from .arithmetic import as_tensor
 from .builtin import builtin
 from .constexpr import constexpr, unwrap
@@ -347,7 +348,7 @@ def _converted(field: str, kind: object, value: object) -> object:
     else:
         value = unwrap(value)
     if isinstance(kind, type) and not isinstance(value, kind):
-        raise TypeMismatch(f"{field} holds a {kind.__name__}, got {value!r}")
+        raise TypeMismatch(f"{field} holds a {kind.__name__}, got {shown(value)}")
     return value
 
 
@@ -432,7 +433,7 @@ def aggregate_replace(value: Aggregate, **fields: object) -> Aggregate:
         TypeMismatch: a value is not what its field is annotated with.
     """
     if not isinstance(value, Aggregate):
-        raise TypeError(f"aggregate_replace expects an aggregate instance, got {value!r}")
+        raise TypeError(f"aggregate_replace expects an aggregate instance, got {shown(value)}")
     cls = type(value)
     if unknown := [name for name in fields if name not in cls.fields]:
         raise TypeError(f"{cls.__name__} has no field {unknown[0]!r}; its fields: {', '.join(cls.fields)}")

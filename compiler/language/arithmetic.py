@@ -22,6 +22,7 @@ from ..ir.types import (
     Scalar,
     Tile,
 )
+from ..printable import shown
 from ..tile import elementwise as ew
 from ..tile import shape as sh
 from . import overflow
@@ -61,7 +62,7 @@ def as_tensor(operand: object, type: Scalar | None = None) -> tensor:
         return operand
     if isinstance(operand, bool | int | float):
         return constant(operand, type or type_of_number(operand))
-    raise TypeMismatch(f"expected a tensor or a number, got {operand!r}")
+    raise TypeMismatch(f"expected a tensor or a number, got {shown(operand)}")
 
 
 def operand(value: object) -> Operand:
@@ -70,7 +71,7 @@ def operand(value: object) -> Operand:
     if isinstance(value, tensor | int | float):
         return value
     hint = "ask whether it is None with `is`" if value is None else None
-    raise TypeMismatch(f"{value!r} cannot be combined with a tensor", hint=hint)
+    raise TypeMismatch(f"{shown(value)} cannot be combined with a tensor", hint=hint)
 
 
 @builtin

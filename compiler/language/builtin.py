@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 from ..errors import TypeMismatch
+from ..printable import shown
 from .constexpr import constexpr, unwrap
 from .context import state, wrapping
 from .tensor import tensor
@@ -73,7 +74,7 @@ def _check(
                 if isinstance(value, int | float)
                 else None
             )
-            raise TypeMismatch(f"{function} takes a tensor as {name!r}, got {value!r}", hint=hint)
+            raise TypeMismatch(f"{function} takes a tensor as {name!r}, got {shown(value)}", hint=hint)
 
 
 def is_builtin(candidate: object) -> bool:

@@ -17,7 +17,7 @@ from .tensor import Operand, tensor
 HINTS_WITHOUT_EFFECT = ("disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class range:  # noqa: A001 -- the language's own name
     """A run-time loop, ``for i in tl.range(lo, hi, step)``, with schedule hints.
 
@@ -35,6 +35,10 @@ class range:  # noqa: A001 -- the language's own name
     flatten: bool = False
     warp_specialize: bool = False
     disable_licm: bool = False
+
+    def __repr__(self) -> str:
+        given = (self.arg1, self.arg2, self.step)
+        return f"range({', '.join(repr(bound) for bound in given if bound is not None)})"
 
     @property
     def bounds(self) -> tuple[Operand, Operand, Operand]:

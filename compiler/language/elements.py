@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import TypeMismatch
 from ..ir.types import I1, I8, Element, Pointer, Tile
+from ..printable import shown
 from ..tile import elementwise as ew
 from .arithmetic import as_condition, as_tensor, cast_to
 from .promotion import fits
@@ -13,9 +14,9 @@ from .tensor import Operand, emit, tensor
 def pointee_of(pointer: object, what: str) -> Element:
     """The type that a pointer, or a tile of pointers, points to; raises TypeMismatch for anything else."""
     if not isinstance(pointer, tensor) or not isinstance(pointer.dtype, Pointer):
-        shown = pointer.type if isinstance(pointer, tensor) else repr(pointer)
+        found = pointer.type if isinstance(pointer, tensor) else shown(pointer)
         raise TypeMismatch(
-            f"{what} needs a pointer, got {shown}",
+            f"{what} needs a pointer, got {found}",
             hint="pass an array to the kernel and add offsets to its parameter",
         )
     return pointer.dtype.pointee
@@ -50,7 +51,7 @@ def cast_operand(x: Operand, type: Element) -> tensor:
     if isinstance(x, tensor):
         return cast_to(x, type)
     if not isinstance(x, bool | int | float):
-        raise TypeMismatch(f"memory of {type} holds numbers, got {x!r}")
+        raise TypeMismatch(f"memory of {type} holds numbers, got {shown(x)}")
     if isinstance(type, Pointer):
         return emit(ew.Constant(int(x), Tile(type)))
     if type.is_float:

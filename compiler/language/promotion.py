@@ -23,6 +23,7 @@ from ..ir.types import (
     Pointer,
     Scalar,
 )
+from ..printable import shown
 from .tensor import Operand, tensor
 from .typed import Typed
 
@@ -131,6 +132,6 @@ def scalar_type(dtype: object) -> Scalar:
     if isinstance(dtype, str) and dtype in SCALARS:
         return SCALARS[dtype]
     raise TypeMismatch(
-        f"expected an element type such as tl.float32, got {dtype!r}",
+        f"expected an element type such as tl.float32, got {shown(dtype)}",
         hint=f"write tl.{dtype}" if dtype in _SPELLINGS else None,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..errors import TypeMismatch
 from ..ir.types import I1, I32, Pointer, Tile
+from ..printable import shown
 from ..tile import elementwise as ew
 from ..tile import movement, program
 from ..tile import shape as sh
@@ -25,7 +26,7 @@ def shape_tuple(shape: object, what: str = "shape") -> tuple[int, ...]:
     if len(numbers) < len(items):
         wrong = next(n for n in items if isinstance(n, bool) or not isinstance(n, int))
         raise TypeMismatch(
-            f"{what} must be made of integers known at compile time, got {wrong!r}",
+            f"{what} must be made of integers known at compile time, got {shown(wrong)}",
             hint="annotate the parameter as tl.constexpr" if isinstance(wrong, tensor) else "give it an int",
         )
     return numbers
@@ -305,11 +306,12 @@ def index(x: tensor, key: object) -> tensor:
             axis += 1
         elif is_pointer(x):
             raise TypeMismatch(
-                f"unsupported tensor index {item!r}: pointers are not indexed", hint="use tl.load(pointer + offset)"
+                f"unsupported tensor index {shown(item)}: pointers are not indexed",
+                hint="use tl.load(pointer + offset)",
             )
         else:
             raise TypeMismatch(
-                f"unsupported tensor index {item!r}: a tile is indexed by ':' and None only",
+                f"unsupported tensor index {shown(item)}: a tile is indexed by ':' and None only",
                 hint="x[:, None] adds a dimension; to pick elements, load them through pointers",
             )
     if axis > len(x.shape):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ..errors import NotComputable, UnsupportedSyntax
 from ..language.extent import MAX_LENGTH, bounded
+from ..printable import shown
 
 #: Integers beyond this many bits are refused; the widest type of the language has 64.
 MAX_BITS = 256
@@ -57,7 +58,7 @@ def binary(op: ast.operator, lhs: object, rhs: object) -> object:
             raise ValueError("the result is complex")
         return result
     except (TypeError, ValueError, ArithmeticError, KeyError) as error:
-        raise NotComputable(f"{lhs!r} and {rhs!r} at compile time: {error}") from None
+        raise NotComputable(f"{shown(lhs)} and {shown(rhs)} at compile time: {error}") from None
 
 
 def _guard(op: ast.operator, lhs: object, rhs: object) -> None:
@@ -83,7 +84,7 @@ def unary(op: ast.unaryop, value: object) -> object:
     try:
         return UNARY[type(op)](value)
     except TypeError as error:
-        raise NotComputable(f"{value!r} at compile time: {error}") from None
+        raise NotComputable(f"{shown(value)} at compile time: {error}") from None
 
 
 def compare(op: ast.cmpop, lhs: object, rhs: object) -> bool:
@@ -91,4 +92,4 @@ def compare(op: ast.cmpop, lhs: object, rhs: object) -> bool:
     try:
         return COMPARE[type(op)](lhs, rhs)
     except TypeError as error:
-        raise NotComputable(f"{lhs!r} and {rhs!r} at compile time: {error}") from None
+        raise NotComputable(f"{shown(lhs)} and {shown(rhs)} at compile time: {error}") from None

@@ -34,12 +34,15 @@ INSTEAD: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LanguageModule:
     """A module of the language as kernels see it: a fixed table of names."""
 
     name: str
     members: Mapping[str, object]
+
+    def __repr__(self) -> str:
+        return self.name
 
     def member(self, name: str) -> object:
         """The member called ``name``; raises UnknownName with what is meant or near."""

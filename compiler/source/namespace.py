@@ -115,13 +115,16 @@ def admit_value(name: str, value: object) -> object:
     return value if value is None or isinstance(value, bool | int | float | str) else admit(name, value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HelperModule:
     """A module of the running program that is not the language, or a class that holds constants as a module does:
     kernels may use its jit functions and constants. As in Triton what a module calls a plain number, string or None is
     a constant, too, such as ``math.pi``; a global of the kernel's own module is one only as ``tl.constexpr``."""
 
     module: types.ModuleType | type
+
+    def __repr__(self) -> str:
+        return self.module.__name__
 
     def member(self, name: str) -> object:
         """What ``module.name`` means in a kernel; raises UnknownName."""

@@ -263,6 +263,27 @@ CASES = [
     ("y = tl.load(x, banana=1)", errors.UnsupportedSyntax, "banana", "", "tl.load"),
 ]
 
+#: What stands where a value is wanted, and how the message calls it.
+NO_VALUES = [
+    ("tl(3)", "deuteron.language cannot be called"),
+    ("y = tl + 1", "deuteron.language and 1 at compile time"),
+    ("tl.store(x, tl)", "holds numbers, got deuteron.language"),
+    ("tl.store(x, tl.max)", "holds numbers, got max"),
+    ("y = x + tl.math", "deuteron.language.math cannot be combined"),
+    ("for j in tl.math: pass", "cannot loop over deuteron.language.math"),
+    ("y = tl.reduce(tl.arange(0, 4), 0, max)", "max is not a jit function"),
+    ("y = [j for j in range(n)]", "over range(tensor<i32>) has no elements"),
+    ("y = [j for j in range(1, n, 2)]", "over range(1, tensor<i32>, 2) has no elements"),
+    ("y = tl.load('a' * 1000)", "a" * 190 + "..."),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), NO_VALUES)
+def test_messages_are_short_and_the_same_in_every_process(body, message):
+    with pytest.raises(errors.CompilationError, match=re.escape(message)) as caught:
+        lower(KernelSource.from_text(HEAD + f"    {body}\n", "kernel"), {"x": "*f32:16", "n": "i32"}, {"B": 64})
+    assert len(str(caught.value)) < 1500 and " at 0x" not in str(caught.value)
+
 
 @pytest.mark.parametrize(("body", "kind", "message", "hint", "caret"), CASES)
 def test_message_place_and_hint(body, kind, message, hint, caret):
