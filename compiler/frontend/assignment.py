@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import warnings
 
 from ..ir.types import I64, U64
 from ..language.aggregate import Aggregate
+from ..language.context import warn
 from ..language.promotion import fits, type_of_number
 from ..language.tensor import tensor
 from ..language.typed import Typed, typed_number
@@ -60,8 +60,8 @@ def _unpacked(frame: Frame, target: ast.expr, value: object, count: int) -> tupl
         shown = f"{len(value)} values" if isinstance(value, tuple) else repr(value)
         raise frame.error(target, f"cannot unpack {shown} into {count} names")
     if len(value) > count:
-        place = f"{frame.source.filename}:{frame.source.name}"
-        warnings.warn(f"{place}: {count} names take the first of {len(value)} values, as in Triton", stacklevel=2)
+        where = frame.source.locate(target)
+        warn(f"{count} names take the first of {len(value)} values, as in Triton", where)
     return value[:count]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 from ..errors import TypeMismatch
 from ..ir.types import (
     BF16,
@@ -28,6 +26,7 @@ from ..tile import shape as sh
 from . import overflow
 from .builtin import builtin, operator
 from .constexpr import unwrap
+from .context import warn
 from .promotion import common_type, fits, scalar_of, scalar_type, type_of_number
 from .storage import converted
 from .tensor import Operand, emit, tensor
@@ -417,7 +416,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
     else:
         a, b = meet(x, y)
     if isinstance(condition, tensor) and condition.dtype != I1:
-        warnings.warn(f"tl.where takes an int1 as condition, got {condition.type}: write x != 0", stacklevel=3)
+        warn(f"tl.where takes an int1 as condition, got {condition.type}: write x != 0")
     c, a, b = broadcast_all(as_condition(condition), a, b)
     return emit(ew.Select(c.value, a.value, b.value))
 

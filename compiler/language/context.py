@@ -6,10 +6,12 @@ what differs is the active :class:`Context`.
 
 from __future__ import annotations
 
+import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import CompilationError
 from ..ir.core import Value
@@ -106,3 +108,23 @@ def activate(context: Context) -> Iterator[Context]:
         yield context
     finally:
         state.context = outer
+
+
+def warn(message: str, where: Location | None = None) -> None:
+    """A UserWarning at a line of the kernel: as one that its module gives itself there, so that Python's filters, and
+    its rule to show a warning once in each place, hold. ``where``: that of the operations being emitted."""
+    where = where or current().builder.location
+    if where is None:
+        warnings.warn(message, stacklevel=3)
+        return
+    found = (m for m in list(sys.modules.values()) if getattr(m, "__dict__", {}).get("__file__") == where.file)
+    module = next(found, None)
+    registry = _shown.setdefault(where.file, {}) if module is None else vars(module).setdefault(_REGISTRY, {})
+    name = where.file if module is None else module.__name__
+    warnings.warn_explicit(message, UserWarning, where.file, where.line, name, registry)
+
+
+#: Where Python notes which warnings a module has given.
+_REGISTRY = "__warningregistry__"
+#: The same of texts that are no modules, by the names of their files.
+_shown: dict[str, dict[Any, Any]] = {}

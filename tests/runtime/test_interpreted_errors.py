@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -184,3 +185,36 @@ def test_accesses_outside_name_their_column() -> None:
     line = inspect.getsourcelines(outside.fn)[1] + 2
     with knobs.interpret.scope(True), pytest.raises(MemoryAccessError, match=rf"load at .*:{line}:28 by program"):
         outside[(1,)](np.zeros(4, np.float32), 3)
+
+
+def condition_of_numbers() -> Any:
+    @deuteron.jit
+    def kernel(x, n):
+        at = tl.arange(0, 4)
+        tl.store(x + at, tl.where(at, n, 0))
+
+    return kernel
+
+
+def condition_of_other_numbers() -> Any:
+    @deuteron.jit
+    def kernel(x, n):
+        at = tl.arange(0, 4)
+        tl.store(x + at, tl.where(at, n, 1))
+
+    return kernel
+
+
+@pytest.mark.parametrize("interpret", [False, True])
+def test_warnings_are_those_of_the_kernels_module(interpret: bool) -> None:
+    """Each place warns once, as under Python's own rule, and filters find the module."""
+    kernels = [condition_of_numbers(), condition_of_other_numbers()]
+    with knobs.interpret.scope(interpret), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("default")
+        for kernel in kernels:
+            for kind in (np.float32, np.int32):
+                kernel[(1,)](np.zeros(4, kind), 3)
+        warnings.filterwarnings("ignore", module=__name__)
+        condition_of_numbers()[(1,)](np.zeros(4, np.float64), 3)
+    lines = [inspect.getsourcelines(kernel.fn)[1] + 3 for kernel in kernels]
+    assert [(w.filename, w.lineno) for w in warned] == [(__file__, line) for line in lines]
