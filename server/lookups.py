@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.tuner import Answer, DeviceFingerprint, RecordIndex, shape_key
 from deuteron.tuner.errors import RecordNotFound, SchemaError
 from deuteron.tuner.records.lookup import lookup
@@ -42,11 +44,12 @@ Versions = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """``kernel`` is a hash or a name, ``device`` a key or a name; both as the caller wrote them.
-    ``toolchain`` is what the launch will be compiled with, None for any.
+    """``kernel`` is a hash or a name, ``device`` a key or a name; both as the caller wrote them. ``dtype`` may be
+    written as Triton, NumPy or torch do, and is ours then; empty for kernels without one. ``toolchain`` is what the
+    launch will be compiled with, None for any.
 
-    Raises :class:`SchemaError` for a text that is longer than what is stored of its kind: what a question names is
-    remembered, though there is no such thing."""
+    Raises :class:`SchemaError` for a dtype that kernels do not have, and for a text that is longer than what is stored
+    of its kind: what a question names is remembered, though there is no such thing."""
 
     kernel: str
     device: str
@@ -63,6 +66,10 @@ class Question:
         ):
             if len(text) > most:
                 raise SchemaError(f"{name}: {text[:40]!r}... has {len(text)} characters", hint=f"at most {most}")
+        try:
+            object.__setattr__(self, "dtype", self.dtype and canonical_dtype(self.dtype))
+        except LaunchError as error:
+            raise SchemaError(f"dtype: {error.message}", hint=error.hint) from None
 
 
 @dataclass(frozen=True, slots=True)

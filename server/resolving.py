@@ -55,16 +55,16 @@ def resolve_among(known: Mapping[str, DeviceFingerprint], device: str) -> tuple[
     """As :func:`resolve_device`, with these devices known by their keys."""
     if device in known:
         wanted = known[device]
-    elif device in ("cpu", "cuda"):
-        candidates = [item for item in known.values() if item.kind == device]
+    elif (kind := device.lower()) in ("cpu", "cuda"):
+        candidates = [item for item in known.values() if item.kind == kind]
         if len(candidates) > 1:
             raise HttpProblem(
                 422,
                 "ambiguous-device",
-                f"{len(candidates)} devices are of the kind {device!r}",
+                f"{len(candidates)} devices are of the kind {kind!r}",
                 hint="use a name or a key: " + ", ".join(item.key for item in candidates),
             )
-        wanted = candidates[0] if candidates else DeviceFingerprint(device, device)
+        wanted = candidates[0] if candidates else DeviceFingerprint(kind, kind)
     else:
         name = canonical_name(device)
         kinds = [item.kind for item in known.values() if canonical_name(item.name) == name]

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from deuteron.tuner import Trial, shape_key
+from deuteron.tuner import BUILTINS, Trial, builtin_workload, shape_key
 from deuteron.tuner.codec import decode
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.experience import SearchLog, SearchPlace, known_configs, logs_of_records
@@ -30,8 +30,10 @@ T = TypeVar("T")
 
 
 def known_searches(tx: Transaction, kernel: str, *, limit: int = MOST_LOGS) -> list[SearchLog]:
-    """Searches of the kernel of this name or hash, newest first: those whose trials are stored, then records without.
-    At most ``limit``."""
+    """Searches of the kernel of this name or hash, or of this built-in workload, newest first: those whose trials are
+    stored, then records without. At most ``limit``."""
+    if kernel in BUILTINS and tx.kernels.newest_named(kernel) is None:
+        kernel = builtin_workload(kernel).kernel.name
     logs = _logs(tx, tx.trials.searches(kernel, kernel)[:limit])
     records = _records(config.body for config in tx.configs.of_kernel(kernel, limit=limit))
     return [*logs, *_without_trials(records, logs)][:limit]

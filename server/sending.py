@@ -30,9 +30,10 @@ def send_file(
     return FileResponse(path, media_type=media_type, headers=headers, filename=filename)
 
 
-def has_one_of(if_none_match: str | None, *etags: str) -> bool:
-    """Whether the header names one of these, weakly compared as GET asks for."""
-    known = {tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")}
+def has_one_of(request: Request, *etags: str) -> bool:
+    """Whether `If-None-Match`, in one line or several, names one of these, weakly compared as GET asks for."""
+    named = ",".join(request.headers.getlist("if-none-match")).split(",")
+    known = {tag.strip().removeprefix("W/") for tag in named}
     return bool(known & {*etags, "*"})
 
 

@@ -147,7 +147,7 @@ def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
         "Content-Location": f"/v1/bundles/{bundle.sha256}",
         "Vary": "Accept-Encoding",
     }
-    if has_one_of(request.headers.get("if-none-match"), etag, f'"{bundle.sha256}"'):
+    if has_one_of(request, etag, f'"{bundle.sha256}"'):
         return Response(status_code=304, headers=headers)
     if packed is not None:
         return send_file(request, packed, media_type=_MEDIA_TYPE, headers={**headers, "Content-Encoding": "gzip"})
@@ -161,7 +161,7 @@ def _send_pieces(request: Request, bundle: BundleFile, cache_control: str) -> Re
     """
     etag = f'"{bundle.sha256}-pieces"'
     headers = {"ETag": etag, "Cache-Control": cache_control}
-    if has_one_of(request.headers.get("if-none-match"), etag):
+    if has_one_of(request, etag):
         return Response(status_code=304, headers=headers)
     if bundle.pieces is None:
         raise HttpProblem(

@@ -131,7 +131,9 @@ def get_profile(
     job_id: str,
     context: ContextDep,
     _reader: Reader,
-    if_none_match: Annotated[str | None, Header(description="The `ETag` of the profile that you have.")] = None,
+    _if_none_match: Annotated[
+        str | None, Header(alias="if-none-match", description="The `ETag` of the profile that you have.")
+    ] = None,
 ) -> Response:
     """The search as a .hatchet file, for proton-viewer."""
     with context.store.read() as tx:
@@ -147,7 +149,7 @@ def get_profile(
     etag = f'"{job.profile_sha256}"'
     # Kept by browsers alone, who ask again: another run of the job replaces it.
     headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    if has_one_of(if_none_match, etag):
+    if has_one_of(request, etag):
         return Response(status_code=304, headers=headers)
     return send_file(
         request,

@@ -1,5 +1,5 @@
 """What every route under /v1 has in common: callers are admitted before anything else that they send is looked at, JSON
-is read strictly, and a parameter that nobody knows is refused."""
+is read strictly, and a parameter that nobody knows, or that is given twice, is refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StrictRoute(APIRoute):
         async def checked(request: Request) -> Response:
             for scope in scopes:
                 await admit(request, await context_of(request), scope)
-            _refuse_unknown(request, known)
+            _refuse_odd(request, known)
             return await handle(StrictRequest(request.scope, request.receive))
 
         return checked
@@ -61,9 +61,16 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
         yield from _parameters(inner)
 
 
-def _refuse_unknown(request: Request, known: list[str]) -> None:
+def _refuse_odd(request: Request, known: list[str]) -> None:
+    """Raises:
+    Problem: 422, a parameter that is not known, or one given twice: no route takes several values.
+    """
     for name in request.query_params:
         if name in known:
+            if len(request.query_params.getlist(name)) > 1:
+                raise HttpProblem(
+                    422, "repeated-parameter", f"query.{name}: given more than once", hint="ask once for each value"
+                )
             continue
         close = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"

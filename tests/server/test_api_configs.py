@@ -64,6 +64,48 @@ def test_exact_nearest_and_default(client: TestClient, make_record: MakeRecord) 
     assert (answer["match"], answer["config"], answer["record"]) == ("default", {}, None)
 
 
+@pytest.mark.parametrize("device", ["cpu", "CPU"])
+@pytest.mark.parametrize("dtype", ["f32", "fp32", "float32", "torch.float32"])
+def test_dtypes_and_kinds_of_devices_meet_however_they_are_spelled(
+    client: TestClient, make_record: MakeRecord, device: str, dtype: str
+) -> None:
+    """Else the answer was `default`, as for a kernel that nobody tuned."""
+    put(client, make_record({"M": 64, "N": 64}, block=64))
+    for _ in range(2):  # found, and remembered
+        assert look(client, device=device, dtype=dtype)["match"] == "exact"
+    asked = {"kernel": HASH, "device": device, "shape": {"M": 64, "N": 64}, "dtype": dtype}
+    (answer,) = client.post("/v1/configs/lookup", json={"lookups": [asked]}).json()["answers"]
+    assert answer["match"] == "exact"
+
+
+def test_a_dtype_that_is_none_is_refused(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    asked = {"kernel": HASH, "device": "cpu", "shape": "M=64,N=64", "dtype": "f23"}
+    refused = client.get("/v1/configs/lookup", params=asked)
+    assert (refused.status_code, refused.json()["detail"]) == (422, "dtype: dtype f23 has no counterpart in kernels")
+    assert "bf16" in refused.json()["hint"]
+    assert look(client, dtype="")["match"] == "default", "some kernels have none"
+
+
+@pytest.mark.parametrize(
+    "address", ["/v1/jobs?limit=1&limit=2", "/v1/configs?kernel=a&kernel=b", "/v1/configs/lookup?shape=M=1&shape=M=2"]
+)
+def test_a_parameter_that_is_given_twice_is_refused(client: TestClient, address: str) -> None:
+    """The last one won silently, and the answer looked like one."""
+    refused = client.get(address)
+    assert (refused.status_code, refused.json()["type"]) == (422, "urn:deuteron:problem:repeated-parameter")
+    assert "given more than once" in refused.json()["detail"]
+
+
+def test_all_lines_of_if_none_match_count(client: TestClient, make_record: MakeRecord) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    for address in ("/v1/bundles/latest", "/v1/bundles/latest/pieces"):
+        etag = client.get(address).headers["etag"]
+        for lines in (('"a"', etag), (etag, '"a"')):
+            known = [("If-None-Match", line) for line in lines]
+            assert client.get(address, headers=known).status_code == 304
+
+
 def test_a_new_record_is_seen_at_once(client: TestClient, make_record: MakeRecord) -> None:
     put(client, make_record({"M": 64, "N": 64}, block=64))
     assert look(client)["config"]["BLOCK"] == 64

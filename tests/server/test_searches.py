@@ -97,6 +97,8 @@ def test_a_run_gets_what_other_jobs_of_the_kernel_measured(
     assert [(len(log["known"]), bool(log["toolchain"])) for log in with_record] == [(3, False), (2, True)]
     by_hash = client.get("/v1/searches", params={"kernel": known["kernel_hash"]}).json()["searches"]
     assert by_hash == with_record
+    of_workload = client.get("/v1/searches", params={"kernel": "softmax"}).json()["searches"]
+    assert of_workload == with_record, "the workload's name stands for its kernel, as elsewhere"
     # The record of a job says what its trials were measured with.
     deliver(client, first, [tune_events(trials=0)[1]], first=5)
     own, _ = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
