@@ -13,6 +13,7 @@ from ..workloads import Problem
 from .child import ChildCrashed, ChildProcess, ChildTimeout
 from .compile_pool import CompilePool
 from .messages import Done, Prepare, Show, Shown
+from .nursery import shared_nursery
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import DeviceProperties
@@ -53,7 +54,7 @@ def compile_some(
         if config_key(config) not in {config_key(known) for _, known in chosen}:
             chosen.append(("random", config))
     prepare = Prepare(problem.spec, problem.dims, problem.dtype, target)
-    pool = CompilePool(prepare.to_json(), workers=1, timeout=PATIENCE_S)
+    pool = CompilePool(prepare.to_json(), workers=1, timeout=PATIENCE_S, nursery=shared_nursery())
     found = []
     try:
         for role, config in chosen:
@@ -72,7 +73,7 @@ def show_stages(problem: Problem, config: Configuration, target: str) -> Shown:
 
     In a child process, as :func:`compile_some`.
     """
-    child = ChildProcess()
+    child = ChildProcess(nursery=shared_nursery())
     prepare = Prepare(problem.spec, problem.dims, problem.dtype, target)
     try:
         ready = Done.from_json(child.request("prepare", prepare.to_json(), PATIENCE_S))
