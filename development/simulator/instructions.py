@@ -112,7 +112,7 @@ def _binary(opcode: str, rest: str) -> Compute:
     dtype = split_type(type)[1]
     if type == "i1":  # in bytes, of which the last bit stays
         return lambda warp: (compute(x(warp.env).view(np.int8), y(warp.env).view(np.int8)) & 1).astype(dtype)
-    return lambda warp: compute(x(warp.env), y(warp.env)).astype(dtype)
+    return lambda warp: compute(x(warp.env), y(warp.env)).astype(dtype, copy=False)
 
 
 def _fneg(opcode: str, rest: str) -> Compute:

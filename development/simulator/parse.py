@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,6 +80,7 @@ _ARM = re.compile(r"\[([^,\]]+), %([\w.]+)\]")
 _BRANCH = re.compile(r"br i1 (\S+), label %(\S+), label %([^\s,]+)")
 
 
+@lru_cache(maxsize=4)  # the same module runs in several orders, one after the other
 def parse_kernel(llvm: str) -> Kernel:
     """The only kernel of a module."""
     from .instructions import parse_instruction

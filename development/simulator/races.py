@@ -25,12 +25,15 @@ class Marks:
         # The time of the last access by a thread; an asynchronous one never counts as long past.
         self._latest = np.zeros(size, np.int32)
         self.rows: dict[int, npt.NDArray[np.int32]] = {}
+        #: When each row last touched any of the bytes.
+        self._last: dict[int, int] = {}
 
     def add(self, indices: Indices, actor: Actor) -> None:
         """Row i of ``indices`` is touched by agent i of ``actor``."""
         marks = self.rows.get(actor.row)
         if marks is None:
             marks = self.rows[actor.row] = np.zeros(len(self._latest), np.int32)
+        self._last[actor.row] = self.clocks.time
         now = self.clocks.mark(actor.row, actor.code)[:, None]
         before = marks[indices]
         marks[indices] = now
@@ -51,12 +54,15 @@ class Marks:
 
     def unordered(self, row: int, indices: Indices, actor: Actor, *, fenced: bool) -> Mask | None:
         """Which bytes agents of ``row`` touched with nothing to order that before ``actor``; None for none."""
-        marks = self.rows[row][indices]
         # What is asynchronous is never long past.
-        if marks.max(initial=0) >> 6 <= (actor.limit if row < self.clocks.warps else self.clocks.origin):
+        past = actor.limit if row < self.clocks.warps else self.clocks.origin
+        if self._last[row] <= past:
+            return None
+        marks = self.rows[row][indices]
+        if marks.max(initial=0) >> 6 <= past:
             return None
         seen = actor.seen(row, fenced=fenced)
-        if seen.min() >= self.clocks.rows[row].last:
+        if seen.min() >= self._last[row]:
             return None
         late: Mask = marks >> 6 > _known(seen, marks & 63)
         return late

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,7 @@ def run_program(
     compiled: Callable[[frozenset[Guard]], PtxProgram], grid: tuple[int, ...], arguments: Sequence[Argument]
 ) -> PtxProgram:
     """Simulate with warps in rising and in falling order; both must leave the same behind."""
+    compiled = cache(compiled)
     reverse = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
     program = simulate_launch(compiled, grid, arguments)
     simulate_launch(compiled, grid, reverse, order=lambda count: range(count - 1, -1, -1))
