@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,12 @@ from deuteron.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+@cache
+def all_commands() -> Any:
+    """The tree of commands."""
+    return typer.main.get_command(app)
 
 
 def shown_commands(page: Path) -> Iterator[list[str]]:
@@ -37,7 +44,7 @@ def shown_commands(page: Path) -> Iterator[list[str]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_commands_exist_with_their_options(page: Path):
     for words in shown_commands(page):
-        command: Any = typer.main.get_command(app)
+        command = all_commands()
         rest = list(words)
         while rest and getattr(command, "commands", None) is not None and rest[0][0] != "-":
             name = rest.pop(0)
