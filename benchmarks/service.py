@@ -349,9 +349,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the measurements as JSON")
     arguments = parser.parse_args()
     console = Console()
-    measured = asyncio.run(
-        run(arguments.configs, arguments.seconds, console.print, bundle_only=arguments.bundle_only)
-    )
+    measured = asyncio.run(run(arguments.configs, arguments.seconds, console.print, bundle_only=arguments.bundle_only))
     table = Table("", "measured", "target", "")
     for item in measured:
         verdict = ("met" if item.met else "MISSED") if item.target else ""
