@@ -13,8 +13,8 @@ from ..tile.control import Condition, For, If, While
 from ..tile.memory import Load
 from ..tile.passes.dce import decided_by
 from .arrays import Arrays
+from .memory.scratch import is_shared_by_threads
 from .ops import Agree
-from .scratch import is_shared_by_threads
 
 
 def agree_on_control(function: Function) -> None:

@@ -116,7 +116,7 @@ class Receive(Op, mnemonic="gpu.receive", effect=Effect.WRITE):
     """Wait until the copies into the next slot to read have landed and every thread of the group may read it.
 
     ``pending``: for copies by threads, how many later groups (see :class:`Commit`) may still be under way.
-    ``fenced``: what threads have copied is read through the asynchronous proxy (see :mod:`.fences`).
+    ``fenced``: what threads have copied is read through the asynchronous proxy (see :mod:`.memory.fences`).
     """
 
     pipe: Value

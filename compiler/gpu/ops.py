@@ -8,8 +8,9 @@ from ..tile.memory import AtomicRMW, Load, Store
 
 
 class ConvertLayout(Op, mnemonic="gpu.convert"):
-    """The same tile in the place of ``to``, registers or shared memory; :mod:`.scratch` chooses how the data moves.
-    One to shared memory that is ``unfinished`` leaves it to the next one to make threads wait for what was written."""
+    """The same tile in the place of ``to``, registers or shared memory; :mod:`.memory.scratch` chooses how the data
+    moves. One to shared memory that is ``unfinished`` leaves it to the next one to make threads wait for what was
+    written."""
 
     x: Value
     to: Tile

@@ -11,11 +11,10 @@ from ..tile.memory import Load, Store
 from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
-from .descriptors import Descriptors
-from .early import bring_rows_early
-from .edges import align_edges
+from .latency.early import bring_rows_early
+from .latency.rotation import rotate_loops
+from .layouts.tensorcore import choose_warp_group
 from .legality import has_room_for, traits_of
-from .multistage import expand_multistage
 from .persistent import deciding_axes, make_persistent
 from .residency import (
     better_by_two,
@@ -25,12 +24,13 @@ from .residency import (
     shared_by_two,
     tiles_that_pay,
 )
-from .roles import GROUP_WARPS, expand_roles
-from .rotation import rotate_loops
-from .streams import Finder, products_of
-from .tensorcore import choose_warp_group
+from .streams.descriptors import Descriptors
+from .streams.edges import align_edges
+from .streams.finder import Finder, products_of
+from .streams.multistage import expand_multistage
+from .streams.roles import GROUP_WARPS, expand_roles
+from .streams.write_back import put_results
 from .work import GpuWork
-from .write_back import put_results
 
 #: Products of one loop beyond which a kernel whose programs all take the same time is not persistent by default.
 MOST_PRODUCTS = 2

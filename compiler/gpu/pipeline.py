@@ -11,22 +11,22 @@ from ..options import Schedule
 from ..target import MOST_THREADS, Target
 from ..tile.axis import analyze
 from ..tile.memory import GridWait
-from . import relayout_rules
 from .agreement import agree_on_control
 from .atomics import find_updates
-from .barriers import insert_barriers
-from .fences import place_fences
-from .flight import let_fly
-from .homes import Costs, Homes
+from .latency.flight import let_fly
+from .latency.loads import begin_loads, keep_loads_first
+from .latency.stores import delay_stores
+from .latency.unroll import unroll_short_loops
+from .layouts import relayout_rules
+from .layouts.homes import Costs, Homes
+from .layouts.relayout import Relayout
 from .legality import require_legal
-from .loads import begin_loads, keep_loads_first
+from .memory.barriers import insert_barriers
+from .memory.fences import place_fences
+from .memory.scratch import GpuFunction, allocate
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
-from .relayout import Relayout
 from .residency import slots_for_another_block
 from .room import with_room
-from .scratch import GpuFunction, allocate
-from .stores import delay_stores
-from .unroll import unroll_short_loops
 from .verify import verify_gpu
 from .work import GpuWork
 

@@ -19,8 +19,8 @@ from ..target import MOST_REGISTERS, REGISTER_FILE, Target
 from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
-from .streams import Stream
-from .views import unpermuted
+from .layouts.views import unpermuted
+from .streams.plan import Stream
 
 #: About how many registers a thread has beside those of accumulators: operands, addresses, masks.
 OTHER_REGISTERS = 80
@@ -62,8 +62,8 @@ def _blocks(stream: Stream, target: Target, schedule: Schedule) -> int:
 
 
 def registers_between_products(function: Function, schedule: Schedule) -> int:
-    """About how many registers a thread has in a loop of so many products that it is not turned (:mod:`.rotation`), so
-    that nothing but another block hides what is between them; 0 where there is none."""
+    """About how many registers a thread has in a loop of so many products that it is not turned
+    (:mod:`.latency.rotation`), so that nothing but another block hides what is between them; 0 where there is none."""
     loops = (op for op in function.walk() if isinstance(op, For))
     bodies = [[op for op in loop.body.ops if isinstance(op, Dot)] for loop in loops]  # not those of loops inside
     sums = [sum(dot.acc.type.size for dot in dots) for dots in bodies if len(dots) > TURNED_PRODUCTS]

@@ -15,8 +15,8 @@ from ..tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..tile.movement import Butterfly, Gather
 from ..tile.reduction import Histogram, Reduce, Scan
 from .asynchronous import FetchTile
+from .layouts.views import is_view, operand_layout, result_layout
 from .ops import Agree
-from .views import is_view, operand_layout, result_layout
 
 FunctionT = TypeVar("FunctionT", bound=Function)
 

@@ -8,9 +8,9 @@ from ..ir.core import Function
 from ..launch_recipe import Guard
 from ..options import Schedule
 from ..target import Target
-from .descriptors import Descriptors
-from .scratch import GpuFunction
-from .streams import Stream
+from .memory.scratch import GpuFunction
+from .streams.descriptors import Descriptors
+from .streams.plan import Stream
 
 
 @dataclass

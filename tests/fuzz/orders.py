@@ -27,7 +27,7 @@ import sweep
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.frontend import KernelSource, lower
 from deuteron.compiler.gpu import lower_to_gpu
-from deuteron.compiler.gpu.scratch import GpuFunction
+from deuteron.compiler.gpu.memory.scratch import GpuFunction
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target, interpreter, nvptx
 from deuteron.compiler.tile.passes import optimize

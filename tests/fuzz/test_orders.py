@@ -5,7 +5,7 @@ from collections import Counter
 import orders
 import pytest
 
-from deuteron.compiler.gpu.meetings import Meetings
+from deuteron.compiler.gpu.memory.meetings import Meetings
 
 
 @pytest.mark.parametrize("first", range(1_000_000, 1_000_036, 6))

@@ -20,6 +20,16 @@ ALLOWED = {
     "deuteron": {"compiler", "profiler", "tuner", "server", "migrations"},
 }
 
+#: What each folder of the GPU stage may import of the others. All know the operations of the stage, and which arrays
+#: they concern; steps beside the folders may import any.
+GPU_STAGE = {
+    "layouts": set(),
+    "streams": {"layouts"},
+    "memory": {"layouts"},
+    "latency": {"layouts", "streams", "memory"},
+}
+GPU_VOCABULARY = {"arrays", "asynchronous", "ops"}
+
 #: Web and database packages stay out of what must run on a GPU machine that has none of them.
 SERVICE_PACKAGES = {
     "fastapi",
@@ -101,6 +111,21 @@ def unfit_imports(path: Path) -> Iterator[str]:
                 yield f"{where}: {room} must not import {target}"
         if room in ("compiler", "profiler", "tuner") and head in SERVICE_PACKAGES:
             yield f"{where}: {room} must not import {head}"
+
+
+def test_folders_of_the_gpu_stage_import_one_way():
+    stage = ROOT / "compiler/gpu"
+    assert {path.parent.name for path in stage.glob("*/__init__.py")} == set(GPU_STAGE)
+    for folder, allowed in GPU_STAGE.items():
+        for path in (stage / folder).glob("*.py"):
+            assert imported(path, level=2) <= allowed | GPU_VOCABULARY, path
+    for name in GPU_VOCABULARY:
+        assert imported(stage / f"{name}.py", level=1) <= GPU_VOCABULARY, name
+
+
+def imported(path: Path, level: int) -> set[str]:
+    """Modules and folders that a file imports from so many folders up, 1 being its own."""
+    return {module.partition(".")[0] for _, up, module in imports(path) if up == level}
 
 
 def test_only_the_settings_modules_read_the_environment():

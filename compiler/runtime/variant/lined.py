@@ -10,7 +10,7 @@ from .pipeline import build
 from .variant import Variant
 
 if TYPE_CHECKING:
-    from ...gpu.scratch import GpuFunction
+    from ...gpu.memory.scratch import GpuFunction
 
 
 def lined_ptx(variant: Variant, gpu: GpuFunction) -> str:

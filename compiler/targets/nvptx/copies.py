@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Drain, Fetch, FetchTile, GridSize, Put
-from ...gpu.descriptors import box_order
+from ...gpu.streams.descriptors import box_order
 from ...ir.core import Value
 from ...ir.types import Tile
 from ...layout import (

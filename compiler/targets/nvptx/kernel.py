@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...gpu.asynchronous import Wgmma
-from ...gpu.scratch import GpuFunction
+from ...gpu.memory.scratch import GpuFunction
 from ...launch_recipe import LaunchRecipe
 from ...llvm.driver import Machine, compile_text
 from ...llvm.hoist import hoist_invariants

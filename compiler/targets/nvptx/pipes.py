@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Acquire, Advance, Commit, Pipe, Receive, Release, RingBuffer, Roles, Slot
-from ...gpu.roles import GROUP_WARPS
-from ...gpu.scratch import BARRIER_BYTES
+from ...gpu.memory.scratch import BARRIER_BYTES
+from ...gpu.streams.roles import GROUP_WARPS
 from ...ir.core import Value
 from ..simt.lowering import LANES, Lowering, rule
 from .machine import GROUP_BARRIER, RULES, in_first_thread

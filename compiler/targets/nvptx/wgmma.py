@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Await, SharedView, Wgmma
-from ...gpu.tensorcore import WGMMA_DEPTH_BYTES
+from ...gpu.layouts.tensorcore import WGMMA_DEPTH_BYTES
 from ...ir.core import Value
 from ...ir.types import Tile
 from ...layout import LinearLayout, MatrixDescriptor, matrix_descriptor

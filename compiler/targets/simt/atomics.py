@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ...gpu.memory.scratch import is_shared_by_threads
 from ...gpu.ops import Agree, VectorUpdate
-from ...gpu.scratch import is_shared_by_threads
 from ...ir.core import Value
 from ...ir.types import SCALARS
 from ...tile.memory import AtomicCAS, AtomicRMW

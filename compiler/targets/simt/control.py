@@ -151,7 +151,7 @@ def _in_range(state: Lowering, op: For, index: str, upper: str, step: str) -> st
 
 def loop_hints(state: Lowering) -> str:
     """Metadata that keeps LLVM and the assembler from unrolling: it is where most of their time would go. Loops for
-    which it pays are unrolled before (:mod:`...gpu.unroll`)."""
+    which it pays are unrolled before (:mod:`...gpu.latency.unroll`)."""
     tail = state.module.tail
     held = next((i for i, line in enumerate(tail) if line.endswith(f"= {_AS_IT_IS}")), None)
     if held is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from ...gpu.operands import LocalLoad, LocalStore, OperandPlan
+from ...gpu.layouts.operands import LocalLoad, LocalStore, OperandPlan
+from ...gpu.memory.scratch import choose_conversion
 from ...gpu.ops import ConvertLayout
-from ...gpu.scratch import choose_conversion
 from ...ir.core import Value
 from ...ir.types import Element, Pointer
 from ...layout import (

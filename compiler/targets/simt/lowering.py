@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar, cast
 
-from ...gpu.scratch import GpuFunction
+from ...gpu.memory.scratch import GpuFunction
 from ...ir.core import Block, FunctionParameter, Op, Value, uses
 from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms

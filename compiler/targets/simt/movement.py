@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...errors import UnsupportedOp
-from ...gpu.butterfly import ButterflyPlan, plan_butterfly
+from ...gpu.layouts.butterfly import ButterflyPlan, plan_butterfly
 from ...ir.core import Value
 from ...layout.linear import flatten
 from ...tile.movement import Butterfly, Gather

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...errors import UnsupportedOp
-from ...gpu.operands import plan_local_store, scratch_layout
-from ...gpu.scratch import operand_bytes
+from ...gpu.layouts.operands import plan_local_store, scratch_layout
+from ...gpu.memory.scratch import operand_bytes
 from ...ir.core import Value
 from ...ir.types import Scalar
 from ...layout import LinearLayout, SharedLayout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
-from ...gpu.reduction import ReductionPlan, bits_of, plan_reduction
+from ...gpu.layouts.reduction import ReductionPlan, bits_of, plan_reduction
 from ...ir.core import Block, Value
 from ...ir.types import Element
 from ...tile.reduction import Reduce

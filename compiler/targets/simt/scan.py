@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...errors import UnsupportedOp
-from ...gpu.reduction import ScanPlan, plan_scan
+from ...gpu.layouts.reduction import ScanPlan, plan_scan
 from ...ir.types import Element
 from ...tile.reduction import Scan
 from .convert import shuffle_from

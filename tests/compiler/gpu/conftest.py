@@ -8,7 +8,7 @@ import pytest
 
 from deuteron.compiler.frontend import KernelSource, lower
 from deuteron.compiler.gpu import lower_to_gpu
-from deuteron.compiler.gpu.scratch import GpuFunction
+from deuteron.compiler.gpu.memory.scratch import GpuFunction
 from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.launch_recipe import Guard
 from deuteron.compiler.options import Schedule

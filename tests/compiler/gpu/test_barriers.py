@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from deuteron.compiler.gpu.barriers import insert_barriers
-from deuteron.compiler.gpu.lifetimes import ByteRange
+from deuteron.compiler.gpu.memory.barriers import insert_barriers
+from deuteron.compiler.gpu.memory.lifetimes import ByteRange
+from deuteron.compiler.gpu.memory.scratch import Allocation, allocate
 from deuteron.compiler.gpu.ops import WarpBarrier
-from deuteron.compiler.gpu.scratch import Allocation, allocate
 from deuteron.compiler.ir import Function
 from deuteron.compiler.targets import Target
 from deuteron.compiler.tile.memory import Barrier

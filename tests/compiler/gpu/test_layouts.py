@@ -6,7 +6,7 @@ import pytest
 
 from deuteron.compiler.errors import IRError, OutOfResources
 from deuteron.compiler.gpu import ConvertLayout, Mma, VectorLoad, VectorStore
-from deuteron.compiler.gpu.coalesce import Access, reaches_sectors
+from deuteron.compiler.gpu.layouts.coalesce import Access, reaches_sectors
 from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.ir import Function, parse_function, print_function
 from deuteron.compiler.layout import coalesced, contiguous_registers, mma_accumulator, slice_layout

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from deuteron.compiler.gpu.layouts.reduction import plan_scan, scan_layout
 from deuteron.compiler.gpu.ops import ConvertLayout, VectorLoad, VectorStore, WarpBarrier
-from deuteron.compiler.gpu.reduction import plan_scan, scan_layout
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.target import Target
 from deuteron.compiler.targets.nvptx import lower_to_llvm

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from deuteron.compiler.gpu.meetings import _is_one_thread
+from deuteron.compiler.gpu.memory.meetings import _is_one_thread
 from deuteron.compiler.ir import Function
 from deuteron.compiler.ir.types import F32, Pointer, Tile
 from deuteron.compiler.layout import LinearLayout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deuteron.compiler.gpu.operands import OperandPlan, plan_operand
+from deuteron.compiler.gpu.layouts.operands import OperandPlan, plan_operand
 from deuteron.compiler.layout import coalesced, dot_operand, mma_accumulator
 
 

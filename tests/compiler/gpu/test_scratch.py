@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Pipe, Put, RingBuffer, Roles
-from deuteron.compiler.gpu.barriers import insert_barriers
-from deuteron.compiler.gpu.lifetimes import ByteRange, Lifetime, Lifetimes, TakenBytes
+from deuteron.compiler.gpu.memory.barriers import insert_barriers
+from deuteron.compiler.gpu.memory.lifetimes import ByteRange, Lifetime, Lifetimes, TakenBytes
+from deuteron.compiler.gpu.memory.scratch import CONVERSION_BYTES, GpuFunction
 from deuteron.compiler.gpu.ops import ConvertLayout
-from deuteron.compiler.gpu.scratch import CONVERSION_BYTES, GpuFunction
 from deuteron.compiler.ir import Function
 from deuteron.compiler.ir.core import Op
 from deuteron.compiler.tile.control import For

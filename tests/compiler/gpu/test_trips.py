@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from deuteron.compiler.frontend import KernelSource
 from deuteron.compiler.frontend import lower as lower_kernel
-from deuteron.compiler.gpu.trips import most_trips
+from deuteron.compiler.gpu.latency.trips import most_trips
 from deuteron.compiler.ir import parse_function, verify
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.passes import optimize

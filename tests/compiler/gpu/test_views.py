@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deuteron.compiler.gpu.views import VIEWS, is_view, operand_layout, result_layout
+from deuteron.compiler.gpu.layouts.views import VIEWS, is_view, operand_layout, result_layout
 from deuteron.compiler.ir import Value
 from deuteron.compiler.ir.types import F32, Tile
 from deuteron.compiler.layout import LayoutError, blocked, splittable_layout

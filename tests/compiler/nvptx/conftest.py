@@ -12,7 +12,7 @@ import pytest
 
 from deuteron.compiler.frontend import KernelSource, lower
 from deuteron.compiler.gpu import lower_to_gpu
-from deuteron.compiler.gpu.scratch import GpuFunction
+from deuteron.compiler.gpu.memory.scratch import GpuFunction
 from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.ir import Function
 from deuteron.compiler.launch_recipe import Guard

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Await, Put, RingBuffer, Roles, Wgmma
+from deuteron.compiler.gpu.memory.scratch import GpuFunction
 from deuteron.compiler.gpu.ops import ConvertLayout
-from deuteron.compiler.gpu.scratch import GpuFunction
 from deuteron.compiler.tile.memory import Barrier
 
 TARGETS = ("cuda:80", "cuda:90a", "cuda:120")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Await, Release, RingBuffer, SharedView, Slot, Wgmma, added_up
-from deuteron.compiler.gpu.barriers import insert_barriers
-from deuteron.compiler.gpu.lifetimes import ByteRange
+from deuteron.compiler.gpu.memory.barriers import insert_barriers
+from deuteron.compiler.gpu.memory.lifetimes import ByteRange
+from deuteron.compiler.gpu.memory.scratch import Allocation, GpuFunction
 from deuteron.compiler.gpu.ops import ConvertLayout, VectorLoad, VectorStore
-from deuteron.compiler.gpu.scratch import Allocation, GpuFunction
 from deuteron.compiler.ir.core import Op
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.memory import Barrier

@@ -1,0 +1,119 @@
+"""Rows and single numbers that loops around products read come an iteration early, in registers.
+
+What an iteration adds to a product, or scales it by, is a row of numbers beside the tiles, or one number: read when it
+is needed it would keep the threads waiting for memory at each step, which the tiles, fetched ahead, do not. Gradients
+of attention as in Triton's tutorial take 0.84 to 0.94 of their time on an H100
+(benchmarks/results/2026-11-26-h100-profiler, attention-tutorial.json). As with tiles that are fetched ahead, arrays of
+different parameters are taken to be apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...ir.core import Block, Effect, Function, Op, Value
+from ...tile import elementwise as ew
+from ...tile.blocks import BlockStore
+from ...tile.control import For, Yield
+from ...tile.matmul import Dot
+from ...tile.memory import Load, Store
+from ...tile.shape import Splat
+from ..arrays import Arrays
+from ..streams.ahead import Ahead, may_precede, run_ahead
+
+#: Elements of a row for each thread, up to which it is kept for the next iteration.
+MOST_ELEMENTS = 4
+
+
+def bring_rows_early(function: Function, threads: int) -> None:
+    """Load rows in loops around products for the next iteration, in place; blocks have so many ``threads``."""
+    arrays = Arrays(function)
+    for block in list(function.body.nest()):
+        for loop in [op for op in block.ops if isinstance(op, For)]:
+            rows = list(_rows(loop, arrays, MOST_ELEMENTS * threads))
+            ahead = run_ahead(loop, [value for row in rows for value in row.operands], arrays) if rows else None
+            if ahead is not None:
+                at = block.ops.index(loop)
+                block.ops[at : at + 1] = _with_early_rows(function, loop, rows, ahead)
+
+
+def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
+    """The loads that may come early: nothing in the loop writes what they read or waits for others to do so, and no
+    address is made of them, as what decides where a loop reads runs ahead by itself."""
+    body = loop.body
+    quiet = all(op.effect is not Effect.WRITE or isinstance(op, Store | BlockStore) for op in body.walk())
+    if not quiet or not any(isinstance(op, Dot) for op in body.ops):
+        return
+    reads = [op for op in body.walk() if op.effect is Effect.READ]
+    if any(isinstance(op, Load) and op.is_awaited for op in reads):
+        return
+    addresses = _made_of(body, [value for op in reads for value in op.operands])
+    written = arrays.written(body)
+    for op in body.ops:
+        if not isinstance(op, Load) or op.result.type.rank > 1 or op.result.type.size > most or op in addresses:
+            continue
+        if may_precede(arrays.of(op.pointer), written) and run_ahead(loop, op.operands, arrays) is not None:
+            yield op
+
+
+def _made_of(body: Block, values: Sequence[Value]) -> set[Op]:
+    """The operations of the body, and of blocks in it, that ``values`` are made of."""
+    inside = set(body.walk())
+    needed: set[Op] = set()
+    todo = list(values)
+    while todo:
+        op = todo.pop().op
+        if op is not None and op in inside and op not in needed:
+            needed.add(op)
+            todo += [*op.operands, *(value for inner in op.blocks for o in inner.walk() for value in o.operands)]
+    return needed
+
+
+def _with_early_rows(function: Function, loop: For, rows: list[Load], ahead: Ahead) -> list[Op]:
+    """The first rows, and the loop, which carries those of the next iteration."""
+    index, body = loop.body.args[0], loop.body
+    env = {index: loop.lower, **dict(zip(ahead.carried, ahead.inits, strict=True))}
+    before, first = _loaded(loop, rows, ahead, env, loop.lower)
+    came = [body.add_argument(row.result.type, row.result.name) for row in rows]
+    env = {}
+    advance = ahead.advance(env)
+    following = ew.Add(index, loop.step)
+    env[index] = following.result
+    begin, after = _loaded(loop, rows, ahead, env, following.result)
+    (*ops, end) = [op for op in body.ops if op not in rows]
+    kept = end.values if isinstance(end, Yield) else ()
+    body.ops = [*advance, following, *begin, *ops, Yield((*kept, *after))]
+    early = dict(zip((row.result for row in rows), came, strict=True))
+    made = For(loop.lower, loop.upper, loop.step, (*loop.inits, *first), loop.num_stages, loop.unroll, body)
+    made.location = loop.location
+    replaced = {**early, **dict(zip(loop.results, made.results, strict=False))}
+    for op in function.body.walk():
+        op.map_operands(lambda v: replaced.get(v, v))
+    for op in made.body.walk():
+        op.map_operands(lambda v: replaced.get(v, v))
+    return [*before, made]
+
+
+def _loaded(
+    loop: For, rows: list[Load], ahead: Ahead, env: dict[Value, Value], index: Value
+) -> tuple[list[Op], list[Value]]:
+    """Load the rows of an iteration, if there is one, from its values in ``env``; operations and results."""
+    exists = ew.Compare(index, loop.upper, "lt")
+    ops: list[Op] = [exists, *ahead.fetch(env)]
+    results: list[Value] = []
+    for row in rows:
+        mask: Op = exists
+        if row.result.type.rank:
+            mask = Splat(exists.result, row.result.type.shape)
+            ops.append(mask)
+        if row.mask is not None:
+            mask = ew.And(env.get(row.mask, row.mask), *mask.results)
+            ops.append(mask)
+        (found,) = mask.results
+        pointer, other = env.get(row.pointer, row.pointer), row.other and env.get(row.other, row.other)
+        load = Load(pointer, found, other, row.cache, row.eviction)
+        load.location = row.location
+        load.result.name = row.result.name
+        ops.append(load)
+        results.append(load.result)
+    return ops, results

@@ -1,0 +1,204 @@
+"""Products of warp groups that are under way while other work is done: where each one is waited for.
+
+wgmma is asynchronous: its accumulators, and the memory that it reads, are its own until a wait. A wait stands as late
+as possible: before the first operation that needs the result, before memory is written that a product in flight may
+read, and at the end of a block. Slots are released after the wait for the products that read them. Products end in the
+order in which they were begun, so a wait says how many of the later ones may go on.
+
+Where products follow each other, such as those of the parts of a state with rows of a sequence, their operands are
+written before the first one, as far as they are small: it need not be waited for then. Scratch lies beside what
+products in flight read (:mod:`..memory.lifetimes`), which need not be waited for either. Both take more shared memory;
+where there is none left, products are waited for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ...ir.core import Block, Effect, Function, Op, Value, uses
+from ...tile.control import For, If, While, Yield
+from ...tile.memory import Store
+from ..asynchronous import (
+    Advance,
+    Await,
+    Commit,
+    Fetch,
+    FetchTile,
+    Receive,
+    Release,
+    SharedView,
+    Slot,
+    Wgmma,
+    slot_of,
+)
+from ..memory.scratch import scratch_bytes, tile_bytes
+from ..ops import ConvertLayout
+
+#: Bytes of operands that are written before they are needed.
+MOST_EARLY_BYTES = 16 * 1024
+
+
+def let_fly(function: Function, *, roomy: bool = True) -> bool:
+    """Put the waits of ``function`` where they are needed, in place. Whether some are spared at the cost of shared
+    memory; only if ``roomy``."""
+    used = uses(function)
+    replaced: dict[Value, Value] = {}
+    takes_room = False
+    for block, in_loop in list(_blocks(function.body, False)):
+        if any(isinstance(op, Wgmma) for op in block.ops):
+            takes_room |= roomy and _bring_operands(block)
+            flight = _Flight(block, roomy or in_loop, used, replaced)
+            flight.run()
+            takes_room |= roomy and not in_loop and flight.takes_room
+    for op in function.body.walk():
+        if not isinstance(op, Await):
+            op.map_operands(lambda v: replaced.get(v, v))
+    return takes_room
+
+
+def _blocks(block: Block, in_loop: bool) -> Iterator[tuple[Block, bool]]:
+    """A block and those inside it, and whether each is in a loop."""
+    yield block, in_loop
+    for op in block.ops:
+        for inner in op.blocks:
+            yield from _blocks(inner, in_loop or isinstance(op, For | While))
+
+
+def _bring_operands(block: Block) -> bool:
+    """Write tiles to shared memory before the products that are under way when they are written; threads wait once for
+    those that follow each other. Whether there are any."""
+    early = False
+    out: list[Op] = []
+    made: set[Value] = set()  # since the first of the products that may be under way
+    flying: set[Value] = set()
+    first, left = 0, MOST_EARLY_BYTES
+    for op in block.ops:
+        if isinstance(op, Wgmma):
+            if not flying:
+                first, left, made = len(out), MOST_EARLY_BYTES, set()
+            flying.add(op.result)
+        elif flying & op.reads:
+            flying.clear()
+        size = tile_bytes(op) if isinstance(op, ConvertLayout) else 0
+        if flying and 0 < size <= left and not made & op.reads:
+            out.insert(first, op)
+            first, left, early = first + 1, left - size, True
+        else:
+            out.append(op)
+            made.update(op.results)
+    for op, following in itertools.pairwise(out):
+        if isinstance(op, ConvertLayout) and _is_written(op) and _is_written(following):
+            op.unfinished = True
+    block.ops = out
+    return early
+
+
+def _is_written(op: Op) -> bool:
+    """Whether ``op`` writes a tile from registers to shared memory."""
+    return isinstance(op, ConvertLayout) and op.to.shared is not None and op.x.type.shared is None
+
+
+#: What fills another slot of a ring than those that products read (:mod:`..streams.multistage`).
+_FETCHING = (Fetch, FetchTile, Advance, Yield)
+
+
+@dataclass
+class _Product:
+    """A product in flight, those before it that it adds to, and the releases of slots that they read."""
+
+    op: Wgmma
+    addends: list[Wgmma] = field(default_factory=list)
+    releases: list[Release] = field(default_factory=list)
+
+    @property
+    def operands(self) -> Iterator[Value]:
+        """What it may still read."""
+        return (value for op in (*self.addends, self.op) for value in (op.a, op.b))
+
+
+class _Flight:
+    def __init__(
+        self, block: Block, scratch_beside: bool, used: dict[Value, list[Op]], replaced: dict[Value, Value]
+    ) -> None:
+        self.block = block
+        self.scratch_beside = scratch_beside
+        self.takes_room = False
+        self.used = used
+        self.replaced = replaced
+        self.flying: list[_Product] = []
+        self.out: list[Op] = []
+
+    def run(self) -> None:
+        for op in self.block.ops:
+            if isinstance(op, Release) and (reader := self._last_reader(op)) is not None:
+                reader.releases.append(op)
+                continue
+            self._settle(self._needed(op))
+            self.out.append(op)
+            if isinstance(op, Wgmma):
+                self._begin(op)
+        self.block.ops = self.out
+
+    def _begin(self, op: Wgmma) -> None:
+        """One product more. What it adds to needs no wait of its own: sums of instructions of one shape are added up in
+        their order (PTX ISA, "Register fragments and shared memory accesses")."""
+        product = _Product(op)
+        addend = self._addend(op)
+        if addend is not None:
+            self.flying.remove(addend)
+            addend.op.waits = False
+            product.addends = [*addend.addends, addend.op]
+            product.releases = addend.releases
+        self.flying.append(product)
+
+    def _addend(self, op: Op) -> _Product | None:
+        """The product in flight that ``op`` is a product to be added to, by instructions of the same shape, and that
+        nobody else needs."""
+        if not isinstance(op, Wgmma) or len(self.used[op.acc]) > 1:
+            return None
+        shape = op.columns, op.a.type.elem.bytes
+        flying = (product for product in self.flying if product.op.result is op.acc)
+        return next((p for p in flying if (p.op.columns, p.op.a.type.elem.bytes) == shape), None)
+
+    def _needed(self, op: Op) -> int:
+        """How many of the products in flight have to be done before ``op``."""
+        if self._may_write_operands(op):
+            return len(self.flying)
+        read = op.reads - ({op.acc} if isinstance(op, Wgmma) and self._addend(op) is not None else set())
+        return max((i + 1 for i, product in enumerate(self.flying) if product.op.result in read), default=0)
+
+    def _may_write_operands(self, op: Op) -> bool:
+        """Whether ``op`` may write where products in flight read, or keep slots from being filled again. Scratch in a
+        loop lies beside all tiles of the loop anyway (:meth:`..memory.lifetimes.Lifetimes.during`), but threads wait
+        for each other there: slots that a product has read are released first, for a producer waits for them. Causal
+        gradients of attention take 2 % longer without that (benchmarks/results/2026-11-27-h100-states)."""
+        if isinstance(op, Receive | Slot | SharedView | Wgmma | Commit | Store):
+            return False
+        if isinstance(op, If):
+            inside = (inner for block in op.blocks for inner in block.walk())
+            return any(not isinstance(inner, _FETCHING) and self._may_write_operands(inner) for inner in inside)
+        if op.effect not in (Effect.PURE, Effect.READ) or tile_bytes(op):
+            return True
+        has_scratch = bool(scratch_bytes(op, self.used))
+        self.takes_room |= has_scratch and bool(self.flying)
+        return has_scratch and (not self.scratch_beside or any(product.releases for product in self.flying))
+
+    def _last_reader(self, release: Release) -> _Product | None:
+        """The last product in flight that reads a slot of the pipe."""
+        slots = ((product, slot_of(v)) for product in self.flying for v in product.operands)
+        reading = [product for product, slot in slots if slot is not None and slot.pipe is release.pipe]
+        return reading[-1] if reading else None
+
+    def _settle(self, count: int) -> None:
+        """Wait for the first ``count`` products in flight."""
+        for product in self.flying[:count]:
+            self.flying = self.flying[1:]
+            if self.out[-1] is not product.op:
+                product.op.waits = False
+                wait = Await(product.op.result, len(self.flying))
+                wait.location = product.op.location
+                self.replaced[product.op.result] = wait.result
+                self.out.append(wait)
+            self.out += product.releases

@@ -1,0 +1,116 @@
+"""Which layout a global memory access wants: neighbouring threads on neighbouring addresses, in wide vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.core import Value
+from ...ir.types import Tile
+from ...layout import LinearLayout, SharedLayout, coalesced, contiguous_registers
+from ...tile.axis import AxisFacts
+from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
+from ..asynchronous import FetchTile
+from ..ops import VectorUpdate
+
+#: Widest access of one thread in bytes (ld.global.v4.b32).
+VECTOR_BYTES = 16
+#: What the caches move at once.
+SECTOR_BYTES = 32
+
+MemoryOp = Load | Store | AtomicRMW | AtomicCAS
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the addresses of one access allow: axes with the most contiguous first, elements per vector along it.
+
+    ``scattered``: neighbours are known along no axis, so that the order says nothing.
+    """
+
+    order: tuple[int, ...]
+    vector: int
+    scattered: bool = False
+
+    @property
+    def axis(self) -> int:
+        return self.order[0]
+
+
+def access_of(op: MemoryOp, facts: AxisFacts) -> Access:
+    """The access pattern of ``op``, whose pointers are a tile."""
+    pointer = op.pointer
+    contiguity = facts[pointer].contiguity
+    # Ties go to the last axis: tiles are written row-major by most kernels.
+    order = tuple(sorted(range(pointer.type.rank), key=lambda d: (-contiguity[d], -d)))
+    return Access(order, _widest(op, order[0], facts), max(contiguity) == 1)
+
+
+def _widest(op: MemoryOp, axis: int, facts: AxisFacts) -> int:
+    if isinstance(op, AtomicRMW | AtomicCAS) and not isinstance(op, VectorUpdate):
+        return 1
+    most = op.vector if isinstance(op, VectorUpdate) else VECTOR_BYTES // op.pointer.type.pointee.bytes
+    vector = min(facts[op.pointer].aligned(axis), most)
+    if op.mask is not None:
+        vector = min(vector, facts[op.mask].constancy[axis])
+    return max(1, vector)
+
+
+def order_of_fetch(op: FetchTile) -> Access:
+    """The access pattern of copies by threads: what was found when they were made."""
+    return Access((op.axis, 1 - op.axis), op.vector)
+
+
+def order_in_shared_memory(tile: Tile, place: SharedLayout) -> Access:
+    """The access pattern for a tile in shared memory: vectors of neighbours, the widest there are."""
+    steps = place.offset
+    axis = next(i for i, step in enumerate(steps[0]) if step)
+    vector = 1
+    for step in steps:
+        if 2 * vector * tile.elem.bytes > VECTOR_BYTES or step[axis] != vector or sum(map(bool, step)) > 1:
+            break
+        vector *= 2
+    return Access((axis, *(a for a in reversed(range(tile.rank)) if a != axis)), vector)
+
+
+def vector_of(op: MemoryOp, layout: LinearLayout, facts: AxisFacts) -> tuple[int, int]:
+    """(elements per vector, axis) that ``op`` can use in ``layout``."""
+    best, best_axis = 1, layout.rank - 1
+    for axis in range(layout.rank):
+        width = min(contiguous_registers(layout, axis), _widest(op, axis, facts))
+        if width > best:
+            best, best_axis = width, axis
+    return best, best_axis
+
+
+def reaches_sectors(layout: LinearLayout, access: Access, element_bytes: int) -> bool:
+    """Whether the neighbouring elements that a warp reaches with one instruction fill sectors: moving a part of one
+    takes as long as moving all of it."""
+    run = min(access.vector, contiguous_registers(layout, access.axis))
+    steps = {basis[access.axis] for basis in layout.lane if sum(map(bool, basis)) == 1}
+    while run in steps:
+        run *= 2
+    return run * element_bytes >= SECTOR_BYTES
+
+
+def merge(accesses: Sequence[Access], shape: tuple[int, ...], warps: int, reduced: Sequence[int] = ()) -> LinearLayout:
+    """One layout for accesses whose tiles meet in elementwise code: no conversion between them is worth its cost.
+
+    The widest access decides the order of the axes; among those of the same order the largest vector serves all. The
+    tile is ``reduced`` along these axes: there a thread combines its own elements for nothing, lanes need shuffles and
+    warps shared memory, and every thread of a row keeps what the row comes to. So warps share out the other axes where
+    the addresses leave it open, and lanes too where no order of the addresses is better than another.
+    """
+    widest = max(accesses, key=lambda a: a.vector)
+    vector = max(a.vector for a in accesses if a.order == widest.order)
+    order = widest.order
+    last = (*(a for a in order if a not in reduced), *(a for a in order if a in reduced))
+    if all(a.scattered for a in accesses):
+        order = last
+    return coalesced(shape, warps, vector, order, warp_order=last)
+
+
+def default_layout(value: Value, warps: int) -> LinearLayout:
+    """The layout of a tile that no memory access and no tensor core has a wish for."""
+    shape = value.type.shape
+    return coalesced(shape, warps, 4 if value.type.elem.bytes <= 4 else 2)

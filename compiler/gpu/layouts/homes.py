@@ -1,0 +1,312 @@
+"""Which values exist once, which may be computed again wherever another layout is wanted, and where the former live.
+
+Tiles that meet in elementwise operations, in loop-carried positions or in the branches of an ``if`` form a family, and
+a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
+what its reductions leave behind, else what reads shared memory in vectors, else a default. Pointer tiles carried by a
+loop belong to the family of what is loaded through them, so pointers are never converted. A short row that is read to
+be spread over tiles is read as these need it, unless a loop carries it and spreads it only when it has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...ir.core import Function, Op, Value
+from ...layout import LinearLayout, slice_layout, splittable_layout
+from ...options import Schedule
+from ...target import Target
+from ...tile import elementwise as ew
+from ...tile.assembly import InlineAssembly
+from ...tile.axis import AxisFacts
+from ...tile.control import For, If, While
+from ...tile.map import MapElementwise
+from ...tile.matmul import Dot
+from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
+from ...tile.movement import Butterfly, Gather
+from ...tile.reduction import Reduce, Scan
+from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
+from ..asynchronous import FetchTile, Slot
+from .coalesce import Access, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
+from .reduction import scan_layout
+from .tensorcore import accumulator_layout
+from .views import VIEWS, is_view, operand_layout, result_layout
+
+#: Integer and pointer arithmetic, and what costs one instruction: recomputing beats moving.
+ARITHMETIC: frozenset[type[Op]] = frozenset(
+    {
+        ew.Constant, Arange, Splat, ew.Neg, ew.Not, ew.Abs, ew.Add, ew.Sub, ew.Mul, ew.IntDiv, ew.Rem, ew.And,
+        ew.Or, ew.Xor, ew.Shl, ew.Shr, ew.Min, ew.Max, ew.Compare, ew.Select, ew.Cast, ew.Bitcast, ew.AddPtr,
+        ew.Hint, ew.Fma,
+    }
+)  # fmt: skip
+
+#: Most elements of a row that each thread reads by itself, where it would otherwise be read in vectors and converted:
+#: their addresses are kept, and a conversion takes a shuffle and three selections for each, or goes through shared
+#: memory. Beside products, which need registers, fewer.
+MOST_OF_A_ROW = 8
+MOST_BESIDE_PRODUCTS = 4
+
+#: A value made by more operations than this is kept: random number generators are long integer expressions.
+MOST_OPERATIONS = 100
+
+
+class Costs:
+    """Which values of one function may be computed again and which exist once, found in program order."""
+
+    def __init__(self, function: Function) -> None:
+        self._cheap: dict[Value, int] = {}
+        for op in function.walk():
+            if type(op) not in ARITHMETIC and type(op) not in VIEWS:
+                continue
+            tiles = [v for v in op.operands if v.type.rank]
+            if all(v in self._cheap for v in tiles):
+                cost = 1 + sum(self._cheap[v] for v in tiles)
+                if cost <= MOST_OPERATIONS or type(op) in VIEWS:
+                    self._cheap.update(dict.fromkeys(op.results, cost))
+
+    def cheap(self, value: Value) -> bool:
+        """Whether ``value`` is rematerialised on demand; everything it is made of is cheap too, or a scalar."""
+        return value in self._cheap
+
+    def exists_once(self, value: Value) -> bool:
+        """Whether ``value`` is a tile that is computed once and then converted."""
+        return bool(value.type.rank) and value not in self._cheap and not is_view(value.op)
+
+
+@dataclass(eq=False)
+class Family:
+    """Tiles that share a layout, and who has a wish about it."""
+
+    accumulator: LinearLayout | None = None
+    accesses: list[Access] = field(default_factory=list)
+    derived: list[Value] = field(default_factory=list)  # made by reductions and views
+    stores: list[Access] = field(default_factory=list)
+    slots: list[Access] = field(default_factory=list)
+    reduced: set[int] = field(default_factory=set)  # axes along which a member is reduced
+    #: Where members of rank 1 are spread over tiles: the view of one, and what an operation makes of it.
+    spread: list[tuple[Value, Value]] = field(default_factory=list)
+    loops: list[For | While] = field(default_factory=list)  # that carry members
+    layout: LinearLayout | None = None
+    resolving: bool = False
+
+    def absorb(self, other: Family) -> None:
+        """Take over the members' wishes of ``other``."""
+        self.accumulator = self.accumulator or other.accumulator
+        self.accesses += other.accesses
+        self.derived += other.derived
+        self.stores += other.stores
+        self.slots += other.slots
+        self.reduced |= other.reduced
+        self.spread += other.spread
+        self.loops += other.loops
+
+
+class Homes:
+    """Finds the families of a function, and their layouts on demand."""
+
+    def __init__(self, function: Function, facts: AxisFacts, costs: Costs, target: Target, schedule: Schedule) -> None:
+        self.facts = facts
+        self.costs = costs
+        self.target = target
+        self.schedule = schedule
+        self.warps = schedule.num_warps
+        self._parent: dict[Value, Value] = {}
+        self._families: dict[Value, Family] = {}
+        for op in function.walk():
+            self._visit(op)
+
+    # Building families ---------------------------------------------------------------------------------------
+
+    def _root(self, value: Value) -> Value:
+        parent = self._parent
+        while (up := parent.setdefault(value, value)) is not value:
+            parent[value] = parent[up]
+            value = up
+        return value
+
+    def family(self, value: Value) -> Family:
+        """The family of a tile that exists once."""
+        return self._families.setdefault(self._root(value), Family())
+
+    def _unite(self, *values: Value | None) -> None:
+        tiles = [v for v in values if v is not None and self.costs.exists_once(v)]
+        for other in tiles[1:]:
+            a, b = self._root(tiles[0]), self._root(other)
+            if a is not b:
+                family = self.family(tiles[0])
+                if (absorbed := self._families.pop(b, None)) is not None:
+                    family.absorb(absorbed)
+                self._parent[b] = a
+
+    def _visit(self, op: Op) -> None:
+        match op:
+            case Load() if op.pointer.type.rank:
+                self._unite(op.result, op.pointer, op.mask)
+                self.family(op.result).accesses.append(access_of(op, self.facts))
+            case FetchTile():
+                self._unite(op.pointer, op.mask)
+                if self.costs.exists_once(op.pointer):
+                    self.family(op.pointer).accesses.append(order_of_fetch(op))
+            case Slot() if (place := op.result.type.shared) is not None:
+                self.family(op.result).slots.append(order_in_shared_memory(op.result.type, place))
+            case Store() if op.pointer.type.rank:
+                self._visit_store(op)
+            case AtomicRMW() | AtomicCAS() if op.pointer.type.rank:
+                self._unite(op.pointer, op.result)
+                self.family(op.result).stores.append(access_of(op, self.facts))
+            case Dot():
+                self._unite(op.acc, op.result)
+                family = self.family(op.result)
+                family.accumulator = family.accumulator or accumulator_layout(op, self.target, self.schedule)
+            case Reduce() | Scan():
+                self._unite(*op.inputs)
+                self._unite(*op.results)
+                if isinstance(op, Reduce):
+                    self._reduced(op)
+                for result in op.results:
+                    if result.type.rank:
+                        self.family(result).derived.append(result)
+            case MapElementwise() | InlineAssembly():
+                self._unite(*op.results, *op.inputs)
+            case Gather():
+                self._unite(op.result, op.index)
+            case For() | If() | While():
+                self._visit_control(op)
+            case _ if (op.elementwise or isinstance(op, Butterfly)) and op.results[0].type.rank:
+                self._unite(*op.results, *op.operands)
+                if self.costs.exists_once(op.result):
+                    views = [v for v in op.operands if is_view(v.op) and not self.costs.cheap(v)]
+                    self.family(op.result).derived.extend(views)
+                    for view in views:
+                        self._spread(view, op.result)
+
+    def _spread(self, view: Value, made: Value) -> None:
+        source = view
+        while isinstance(source.op, ExpandDims | Broadcast):
+            source = source.op.operands[0]
+        if source.type.rank == 1 and self.costs.exists_once(source):
+            self.family(source).spread.append((view, made))
+
+    def _reduced(self, op: Reduce) -> None:
+        for source in op.inputs:
+            if self.costs.exists_once(source):
+                self.family(source).reduced.add(op.axis)
+
+    def _visit_store(self, op: Store) -> None:
+        access = access_of(op, self.facts)
+        if self.costs.exists_once(op.pointer):
+            self.family(op.pointer).accesses.append(access)
+        if self.costs.exists_once(op.value):
+            self.family(op.value).stores.append(access)
+
+    def _visit_control(self, op: For | If | While) -> None:
+        match op:
+            case For():
+                ends = [op.body.terminator]
+                groups = [op.results, op.inits, op.body.args[1:]]
+            case While():
+                ends = [op.before.terminator, op.body.terminator]
+                groups = [op.results, op.inits, op.before.args, op.body.args]
+            case If():
+                ends = [op.then.terminator, op.otherwise.terminator]
+                groups = [op.results]
+        for end in ends:
+            values = getattr(end, "values", ())
+            groups.append(values)
+        for same in zip(*groups, strict=True):
+            # The result comes first, so that it exists even if all the others are cheap.
+            self._unite(*same)
+            if not isinstance(op, If) and self.costs.exists_once(same[0]):
+                self.family(same[0]).loops.append(op)
+
+    # Asking for layouts --------------------------------------------------------------------------------------
+
+    def layout(self, value: Value) -> LinearLayout:
+        """The home of a tile; for cheap ones and views, the layout to use when nobody asks for another."""
+        if self.costs.exists_once(value):
+            return self._resolve(value)
+        op = value.op
+        if op is not None and is_view(op) and not self.costs.cheap(value):
+            forward = self._forward(op)
+            if forward is not None:
+                return forward
+        return default_layout(value, self.warps)
+
+    def _resolve(self, value: Value) -> LinearLayout:
+        family = self.family(value)
+        if family.layout is None:
+            family.resolving = True
+            family.layout = self._choose(family, value)
+            family.resolving = False
+        return family.layout
+
+    def _choose(self, family: Family, value: Value) -> LinearLayout:
+        if family.accumulator is not None:
+            return family.accumulator
+        shape = value.type.shape
+        if family.accesses and not family.stores and (row := self._as_spread(family)) is not None:
+            return row
+        if family.accesses:
+            return merge(family.accesses + family.stores, shape, self.warps, sorted(family.reduced))
+        for source in family.derived:
+            layout = self._derive(source)
+            if layout is not None:
+                return layout
+        if family.stores:
+            return merge(family.stores, shape, self.warps, sorted(family.reduced))
+        if family.slots:
+            return merge(family.slots, shape, self.warps, sorted(family.reduced))
+        return default_layout(value, self.warps)
+
+    def _as_spread(self, family: Family) -> LinearLayout | None:
+        """The layout in which a row is spread over tiles without a conversion; None where these differ, where a thread
+        would have many elements, or where a loop carries the row and spreads it only when it has ended: all turns would
+        do the work of several threads in each."""
+        made_by = {made.op for _, made in family.spread}
+        if any(made_by.isdisjoint(op for block in loop.blocks for op in block.walk()) for loop in family.loops):
+            return None
+        found: LinearLayout | None = None
+        most = MOST_OF_A_ROW
+        for view, made in family.spread:
+            other = self.family(made)
+            if other.resolving:
+                return None
+            most = MOST_BESIDE_PRODUCTS if other.accumulator is not None else most
+            layout = self.layout(made)
+            while isinstance(view.op, ExpandDims | Broadcast):
+                layout, view = operand_layout(view.op, layout), view.op.operands[0]
+            if found not in (None, layout):
+                return None
+            found = layout
+        return None if found is None or 1 << sum(map(any, found.register)) > most else found
+
+    def _derive(self, source: Value) -> LinearLayout | None:
+        op = source.op
+        match op:
+            case Scan():
+                return scan_layout(source.type.shape, op.axis, self.warps)
+            case Reduce():
+                operand = self._free_layout(op.inputs[0])
+                return None if operand is None else slice_layout(operand, op.axis)
+            case _:
+                return self._forward(op) if op is not None else None
+
+    def _free_layout(self, value: Value) -> LinearLayout | None:
+        """The layout of ``value``, None if asking would go round in a circle."""
+        if self.costs.exists_once(value) and self.family(value).resolving:
+            return None
+        return self.layout(value)
+
+    def _forward(self, op: Op) -> LinearLayout | None:
+        """The layout of a view's result that needs no conversion of its operand."""
+        source = op.operands[0]
+        if not source.type.rank:
+            return None
+        layout = self._free_layout(source)
+        if layout is None:
+            return None
+        if isinstance(op, Split):
+            if not op.results[0].type.rank:
+                return None
+            layout = splittable_layout(layout)
+        return result_layout(op, layout)
