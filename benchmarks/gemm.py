@@ -38,7 +38,7 @@ MORE = [(256, 128, 64, 8, 8, 3), (128, 256, 64, 8, 8, 4), (128, 128, 64, 8, 4, 4
 MORE += [(128, 256, 64, 16, 8, 3), (128, 256, 64, 16, 8, 4), (256, 128, 64, 4, 8, 4), (64, 128, 128, 8, 4, 4)]
 FEW_ROWS = [(16, 64, 128, 8, 4, 4), (16, 32, 256, 8, 4, 4), (16, 128, 128, 8, 4, 3), (64, 32, 128, 8, 4, 4)]
 FEW_ROWS += [(64, 64, 64, 8, 4, 5), (64, 64, 128, 8, 4, 4), (64, 64, 128, 8, 4, 6), (16, 64, 128, 8, 4, 5)]
-#: Tiles of two warp groups for as many programs as there are processors, one a processor, which deuteron has beside.
+#: Tiles of two warp groups for as many programs as there are SMs, one per SM, which deuteron has beside.
 FEW_TILES = [(128, 64, 128, 8, 8, 4), (128, 64, 128, 8, 8, 6), (64, 128, 128, 8, 8, 4), (64, 128, 128, 8, 8, 6)]
 
 

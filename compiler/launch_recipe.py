@@ -17,8 +17,9 @@ from .record_buffer import RecordForm
 HostExpression = int | str | tuple[str, "HostExpression", "HostExpression"]
 
 
-#: What a guard names that is about the size of a launch: programs of the grid for each processor, rounded up.
-PROGRAMS = "programs a processor"
+#: What a guard names that is about the size of a launch: programs of the grid for each streaming multiprocessor (SM),
+#: rounded up.
+PROGRAMS = "programs per SM"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class LaunchRecipe:
     """How a kernel is launched.
 
     ``threads``: of one program, helper warps included. ``descriptors`` follow the kernel's own parameters, 128 bytes
-    each, aligned to 64. ``persistent``: the grid is at most one program a processor (times ``occupancy``), and the
+    each, aligned to 64. ``persistent``: the grid is at most one program per SM (times ``occupancy``), and the
     sizes of the grid that the user asked for follow as three i32 parameters. ``cluster``: programs of one cluster,
     along the first grid axis, whose size must be a multiple of it. ``cooperative``: all programs run at the same time,
     or the launch is an error. ``programmatic``: they may begin before the kernel before them on the stream has ended,

@@ -20,10 +20,11 @@ HEAD_WORDS = 8
 MASK, WARPS = 0, 1
 
 #: Words before the ring of a track: what the clock and the timer (ns, 0 where there is none) said when it began, what
-#: they said when it ended, how many records were made and which processor ran it, and, where that is measured, the
-#: ticks that :data:`MEASURED_RECORDS` records took one after the other. The first six are written in pairs.
+#: they said when it ended, how many records were made and which streaming multiprocessor (SM) ran it, and, where that
+#: is measured, the ticks that :data:`MEASURED_RECORDS` records took one after the other. The first six are written in
+#: pairs.
 TRACK_WORDS = 8
-FIRST_CLOCK, FIRST_NS, LAST_CLOCK, LAST_NS, COUNT, PROCESSOR, RECORD_TICKS = range(7)
+FIRST_CLOCK, FIRST_NS, LAST_CLOCK, LAST_NS, COUNT, SM, RECORD_TICKS = range(7)
 MEASURED_RECORDS = 8
 
 WORD_BYTES = 8

@@ -8,8 +8,8 @@ from functools import cache
 from .errors import TargetError
 
 KIB = 1024
-#: Of every target: threads of a block, 32-bit registers of a thread, and those of a multiprocessor, all of which one
-#: block may have (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+#: Of every target: threads of a CTA, 32-bit registers of a thread, and those of a multiprocessor, all of which one
+#: CTA may have (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 MOST_THREADS = 1024
 MOST_REGISTERS = 255
 REGISTER_FILE = 64 * KIB
@@ -17,8 +17,8 @@ REGISTER_FILE = 64 * KIB
 
 @dataclass(frozen=True)
 class MultiprocessorLimits:
-    """What one multiprocessor has. ``shared_bytes``: for all its blocks; ``reserved_bytes``: of each block's for the
-    system; ``shared_unit``: in which it is handed out."""
+    """What one streaming multiprocessor (SM) has. ``blocks``: CTAs at most; ``shared_bytes``: for all its CTAs;
+    ``reserved_bytes``: of each one's for the system; ``shared_unit``: in which it is handed out."""
 
     blocks: int
     warps: int
@@ -82,7 +82,7 @@ class Target:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory that one block may use; 0 on the CPU."""
+        """Shared memory that one CTA may use; 0 on the CPU."""
         return self.limits.shared_bytes - self.limits.reserved_bytes if self.arch else 0
 
     @property

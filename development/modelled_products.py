@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from deuteron.tuner.cover import TimeTable
 
-PROCESSORS, SHARED_BYTES, REGISTERS, WARPS = 132, 227 << 10, 65536, 64
+SMS, SHARED_BYTES, REGISTERS, WARPS = 132, 227 << 10, 65536, 64
 #: A second: f16 operations and bytes of the device's memory; what L2 gives of the latter.
 PEAK, BANDWIDTH, CACHED = 989e12, 4.8e12, 2.2
 
@@ -37,14 +37,14 @@ def time_ns(shape: Mapping[str, int], config: Mapping[str, int]) -> float:
     registers = warps * 32 * min(255, 40 + tile // (warps * 32))
     resident = max(1, min(SHARED_BYTES // shared, WARPS // warps, REGISTERS // registers))
     programs = math.ceil(m / rows) * math.ceil(n / columns)
-    beside = min(resident, math.ceil(programs / PROCESSORS))
+    beside = min(resident, math.ceil(programs / SMS))
     share = min(1.0, math.pow(tile / 32768, 0.35)) * min(1.0, math.pow(depth / 64, 0.15))
     share *= 0.55 if tile > warps * 32 * 128 else 0.9 if tile < warps * 32 * 16 else 1.0
-    compute = 2 * tile * depth / (PEAK / PROCESSORS / beside * share)
+    compute = 2 * tile * depth / (PEAK / SMS / beside * share)
     hidden = min(1.0, 0.45 + 0.14 * stages * min(resident, 2))
-    memory = (rows + columns) * depth * 2 * beside / (BANDWIDTH * CACHED / PROCESSORS * hidden)
+    memory = (rows + columns) * depth * 2 * beside / (BANDWIDTH * CACHED / SMS * hidden)
     latency = 0.6e-6 / stages / min(resident, 2)
-    waves = math.ceil(programs / (PROCESSORS * resident))
+    waves = math.ceil(programs / (SMS * resident))
     busy = waves * (math.ceil(k / depth) * max(compute, memory, latency) + 2e-6 + tile * 4 / 2e11)
     again = 0.3 if config["GROUP_M"] == 1 and m > 2048 else 0.0
     least = (m * k + k * n * (1 + again) + m * n) * 2 / BANDWIDTH * (1.05 if config["GROUP_M"] > 1 else 1.12)

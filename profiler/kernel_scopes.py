@@ -121,7 +121,7 @@ def add_to_trace(
                 round(moved + span.begin / rate),
                 round(moved + span.end / rate),
                 category="kernel",
-                metrics={"cycles": span.end - span.begin, "processor": track.processor, "lost_records": track.lost},
+                metrics={"cycles": span.end - span.begin, "processor": track.sm, "lost_records": track.lost},
                 lane=lane,
             )
 

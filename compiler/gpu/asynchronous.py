@@ -217,12 +217,12 @@ class Roles(Op, mnemonic="gpu.roles", effect=Effect.CONTROL):
     """The end of a kernel whose warps do different things: the first of ``producer_warps`` more warps runs
     ``producer``, the usual ones run ``consumer``.
 
-    ``resident_blocks``: how many a processor is to hold, 0 if that is left to the assembler. ``producer_registers`` and
+    ``resident_ctas``: how many an SM is to hold, 0 if that is left to the assembler. ``producer_registers`` and
     ``consumer_registers``: per thread from here on (setmaxnreg); 0 leaves them as they are.
     """
 
     producer_warps: int
-    resident_blocks: int
+    resident_ctas: int
     producer_registers: int
     consumer_registers: int
     producer: Block

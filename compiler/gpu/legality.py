@@ -53,7 +53,7 @@ def _ends_by_memory(loop: While, function: Function) -> bool:
 
 
 def has_room_for(schedule: Schedule, warps: int) -> bool:
-    """Whether a block can have ``warps`` warps, of the registers that the schedule asks for."""
+    """Whether a CTA can have ``warps`` warps, of the registers that the schedule asks for."""
     return 32 * warps <= MOST_THREADS and (schedule.maxnreg or 0) * 32 * warps <= REGISTER_FILE
 
 
@@ -75,13 +75,13 @@ def persistent(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | No
 
 
 def maxnreg(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | None:
-    """The assembler takes the number as permission: with more registers than there are no block would start."""
+    """The assembler takes the number as permission: with more registers than there are no CTA would start."""
     del traits
     if has_room_for(schedule, schedule.num_warps):
         return None
     most = REGISTER_FILE // (32 * schedule.num_warps) // 8 * 8
     return IllegalSchedule(
-        f"maxnreg = {schedule.maxnreg} is not possible with num_warps = {schedule.num_warps}: a processor has"
+        f"maxnreg = {schedule.maxnreg} is not possible with num_warps = {schedule.num_warps}: a multiprocessor has"
         f" {REGISTER_FILE} registers",
         hint=f"use at most {most}, None, or fewer warps",
     )

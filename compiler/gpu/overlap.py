@@ -104,7 +104,7 @@ def fill_rings(work: GpuWork) -> None:
     work.registers = registers_between_products(work.function, work.schedule)
     if _specialises(work) and not lonely_with_producer(work.registers, work.schedule):
         moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
-        work.producer_warps = expand_roles(work.function, work.streams, moves_registers, _resident_blocks(work))
+        work.producer_warps = expand_roles(work.function, work.streams, moves_registers, _resident_ctas(work))
     if not work.producer_warps:
         streams = work.streams
         if not any(_of_warp_group(work, dot) for dot in _dots(work)):
@@ -133,13 +133,13 @@ def _concerns_products(op: Load | Store, used: dict[Value, list[Op]]) -> bool:
 
 def _specialises(work: GpuWork) -> bool:
     """Whether products are those of warp groups, which leave the threads idle enough for another group's work, and a
-    block has room for that group."""
+    CTA has room for that group."""
     warps = work.schedule.num_warps
     groups = [_of_warp_group(work, dot) for dot in _dots(work)]
     return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + GROUP_WARPS)
 
 
-def _resident_blocks(work: GpuWork) -> int:
+def _resident_ctas(work: GpuWork) -> int:
     two = not work.persistent and shared_by_two(work.function, work.streams, work.target, work.schedule)
     return 2 if two else 1
 
@@ -149,7 +149,7 @@ def _of_warp_group(work: GpuWork, dot: Dot) -> bool:
 
 
 def _pays(work: GpuWork) -> bool:
-    """Whether one program a processor is better: for one product of several warp groups, which fills the processor by
+    """Whether one program per SM is better: for one product of several warp groups, which fills the SM by
     itself, for two, as in attention, where all programs take the same time and each warp group has rows of its own, and
     for any number where pairs of programs do, which are dealt out better than programs that differ. Gradients of
     attention that is not causal, with more products in a loop, gain nothing (benchmarks/results/2026-11-25-h100-tiles

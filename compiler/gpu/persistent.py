@@ -1,11 +1,11 @@
-"""One program for many tiles: a grid of at most one program a processor, each of which walks over the user's programs.
+"""One program for many tiles: a grid of at most one program per SM, each of which walks over the user's programs.
 
 So the copies for the next tile run while the results of this one are written, and what is set up once is set up once.
 It is legal where programs do not wait for each other (:mod:`.legality`).
 
 Where the place along the first axis decides how long a program takes, as in causal attention, the grid is folded in the
 middle: a program takes one of the user's programs and then the one as far from the other end. The longer the one, the
-shorter the other, and no processor is left with the long ones.
+shorter the other, and no SM is left with the long ones.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from .memory.barriers import insert_barriers
 from .memory.fences import place_fences
 from .memory.scratch import GpuFunction, allocate
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
-from .residency import slots_for_another_block
+from .residency import slots_for_another_cta
 from .room import with_room
 from .verify import verify_gpu
 from .work import GpuWork
@@ -142,11 +142,11 @@ def lower_to_gpu(
     fit into their registers; ``function`` is left as it is.
 
     ``denied``: guards that the launch's arguments break. Rings get ``schedule.num_stages`` slots, or as many as fit;
-    fewer where a processor can hold another block then, and threads have work that its products hide.
+    fewer where an SM can hold another CTA then, and threads have work that its products hide.
 
     Raises:
         IllegalSchedule: the function cannot have this schedule.
-        OutOfResources: an operation needs more shared memory than ``target`` has, or the block too many threads.
+        OutOfResources: an operation needs more shared memory than ``target`` has, or the CTA too many threads.
         UnsupportedOp: an operation has no form on GPUs.
     """
     if 32 * schedule.num_warps > MOST_THREADS:
@@ -172,7 +172,7 @@ def lower_to_gpu(
         fewer = None
         if crowded and not work.producer_warps:
             total = work.placed.allocation.total
-            fewer = slots_for_another_block(work.streams, total, work.registers, schedule, target)
+            fewer = slots_for_another_cta(work.streams, total, work.registers, schedule, target)
         if fewer is None:
             return work.placed
         limit, crowded = fewer, False

@@ -1,8 +1,8 @@
-"""How many blocks a processor holds at a time, as far as that can be told before code is generated.
+"""How many CTAs a streaming multiprocessor (SM) holds at a time, as far as that can be told before code is generated.
 
-One more block hides more latency than one more slot in each: threads that wait for their tiles leave the processor to
-those of other blocks. Of 24 products of experts in small tiles on an H200 that took 0.93 of the time in the geometric
-mean (benchmarks/results/2026-11-24-h200, experts-before.json and experts-refilled.json against Triton in the same run).
+One more CTA hides more latency than one more slot in each: threads that wait for their tiles leave the SM to those of
+other CTAs. Of 24 products of experts in small tiles on an H200 that took 0.93 of the time in the geometric mean
+(benchmarks/results/2026-11-24-h200, experts-before.json and experts-refilled.json against Triton in the same run).
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ OTHER_REGISTERS = 80
 LEAST_REGISTERS = 40
 #: Accumulators of a thread, up to which a warp group's products are too short to hide what is between them.
 FEW_ACCUMULATORS = 16
-#: What a program must have to do before one that walks over tiles pays: if a processor can hold all of its tiles at the
-#: same time, those are done sooner. Of 256 tiles of 128 by 128 in 2048^3 on an H100 with 132 processors 0.89 of the
-#: time, of 128 tiles in 1024^3 0.87 to 0.91 (benchmarks/results/2026-11-25-h100-tiles, tiles.json).
+#: What a program must have to do before one that walks over tiles pays: if an SM can hold all of its tiles at the same
+#: time, those are done sooner. Of 256 tiles of 128 by 128 in 2048^3 on an H100 with 132 SMs 0.89 of the time, of 128
+#: tiles in 1024^3 0.87 to 0.91 (benchmarks/results/2026-11-25-h100-tiles, tiles.json).
 MANY_TILES = Guard(PROGRAMS, "least", 3)
-#: The same where a processor holds one block: with no more programs than processors, walks save nothing, and pairs of
-#: programs leave half of the processors idle (1.8 of the time of attention; 2026-11-26-h100-last, walks.txt).
+#: The same where an SM holds one CTA: with no more programs than SMs, walks save nothing, and pairs of programs leave
+#: half of the SMs idle (1.8 of the time of attention; 2026-11-26-h100-last, walks.txt).
 SEVERAL_TILES = Guard(PROGRAMS, "least", 2)
 #: Products of a loop up to which one of them runs while threads work on the result of the other.
 TURNED_PRODUCTS = 2
-#: Inner dimension of a product, after which the tensor cores have caught up with the copies of their block.
+#: Inner dimension of a product, after which the tensor cores have caught up with the copies of their CTA.
 SHORT_DEPTH_BYTES = 64
 
 
 def economised(stream: Stream, target: Target, schedule: Schedule) -> Stream:
-    """The stream with a slot less, each filled again as soon as it is read, where that lets a processor hold another
-    block; else as it is. As many copies are under way when a product waits for its tiles."""
+    """The stream with a slot less, each filled again as soon as it is read, where that lets an SM hold another
+    CTA; else as it is. As many copies are under way when a product waits for its tiles."""
     leaner = replace(stream, slots=stream.slots - 1, refilled=True)
     if leaner.slots < 2:
         return stream
-    held, more = (_blocks(made, target, schedule) for made in (stream, leaner))
+    held, more = (_ctas(made, target, schedule) for made in (stream, leaner))
     return leaner if more > held else stream
 
 
-def _blocks(stream: Stream, target: Target, schedule: Schedule) -> int:
+def _ctas(stream: Stream, target: Target, schedule: Schedule) -> int:
     threads = 32 * schedule.num_warps
     dots = [op for op in stream.loop.body.walk() if isinstance(op, Dot)]
     sums = sum(op.acc.type.size for op in dots if isinstance(op.acc.type, Tile))
@@ -63,7 +63,7 @@ def _blocks(stream: Stream, target: Target, schedule: Schedule) -> int:
 
 def registers_between_products(function: Function, schedule: Schedule) -> int:
     """About how many registers a thread has in a loop of so many products that it is not turned
-    (:mod:`.latency.rotation`), so that nothing but another block hides what is between them; 0 where there is none."""
+    (:mod:`.latency.rotation`), so that nothing but another CTA hides what is between them; 0 where there is none."""
     loops = (op for op in function.walk() if isinstance(op, For))
     bodies = [[op for op in loop.body.ops if isinstance(op, Dot)] for loop in loops]  # not those of loops inside
     sums = [sum(dot.acc.type.size for dot in dots) for dots in bodies if len(dots) > TURNED_PRODUCTS]
@@ -73,19 +73,19 @@ def registers_between_products(function: Function, schedule: Schedule) -> int:
 
 
 def lonely_with_producer(registers: int, schedule: Schedule) -> bool:
-    """Whether a warp that copies would take the registers of another block, where that is worth more: of one warp
-    group whose threads have this many, and work of their own between products, which another block's products hide."""
+    """Whether a warp that copies would take the registers of another CTA, where that is worth more: of one warp
+    group whose threads have this many, and work of their own between products, which another CTA's products hide."""
     if not registers or schedule.num_warps != WARPS_PER_GROUP:
         return False
     alone, followed = (REGISTER_FILE // (32 * warps * registers) for warps in (WARPS_PER_GROUP, WARPS_PER_GROUP + 1))
     return alone > followed
 
 
-def slots_for_another_block(
+def slots_for_another_cta(
     streams: Sequence[Stream], total: int, registers: int, schedule: Schedule, target: Target
 ) -> int | None:
-    """How many slots rings may have at most, now that a block has ``total`` bytes of shared memory, for a processor to
-    hold another one for which there are registers; None where it holds as many as it can, or could hold no more."""
+    """How many slots rings may have at most, now that a CTA has ``total`` bytes of shared memory, for an SM to hold
+    another one for which there are registers; None where it holds as many as it can, or could hold no more."""
     slots = max((stream.slots for stream in streams), default=0)
     bytes_of_slot = sum(group.bytes for stream in streams for group in stream.groups)
     if not registers or slots <= 2:
@@ -100,9 +100,9 @@ def slots_for_another_block(
 
 
 def shared_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:
-    """Whether a processor can hold two blocks of what the schedule says and a warp that copies: one begins or ends
-    while the other multiplies. Of a kernel with one product whose operands lie in shared memory it is known how few
-    registers it needs; of others with one product a loop it is said with room to spare."""
+    """Whether an SM can hold two CTAs of what the schedule says and a warp that copies: one begins or ends while the
+    other multiplies. Of a kernel with one product whose operands lie in shared memory it is known how few registers it
+    needs; of others with one product a loop it is said with room to spare."""
     dots = [op for op in function.walk() if isinstance(op, Dot)]
     loads = {load.result for stream in streams for load in stream.loads}
     plain = len(dots) == 1 and all(unpermuted(operand) in loads for operand in (dots[0].a, dots[0].b))
@@ -138,8 +138,8 @@ def _products(block: Block) -> Iterator[Dot]:
 
 
 def tiles_that_pay(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> Guard | None:
-    """How many programs a processor must have for one that walks over them to pay; None where that is not known to be
-    more than one program in all: a single product in tiles that fill a processor."""
+    """How many programs an SM must have for one that walks over them to pay; None where that is not known to be more
+    than one program in all: a single product in tiles that fill an SM."""
     if shared_by_two(function, streams, target, schedule):
         return MANY_TILES
     products = sum(isinstance(op, Dot) for op in function.walk())
@@ -147,9 +147,9 @@ def tiles_that_pay(function: Function, streams: Sequence[Stream], target: Target
 
 
 def better_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:
-    """Whether two such blocks, one tile each, beat one that walks over tiles and copies for the next one ahead: where
-    tiles are added to memory by atomics, for which the tensor cores of their block wait, or where products are so
-    short that a block's own slots do not hide how long a copy takes, or its own threads what is between products."""
+    """Whether two such CTAs, one tile each, beat one that walks over tiles and copies for the next one ahead: where
+    tiles are added to memory by atomics, for which the tensor cores of their CTA wait, or where products are so
+    short that a CTA's own slots do not hide how long a copy takes, or its own threads what is between products."""
     if not shared_by_two(function, streams, target, schedule):
         return False
     adds = any(isinstance(op, AtomicRMW) and op.value.type.rank == 2 for op in function.walk())

@@ -16,7 +16,7 @@ from ..target import MOST_REGISTERS
 from ..tile.control import For
 from ..tile.matmul import Dot
 
-#: With more warps than these a thread has fewer than 128 registers, and a block holds no more than before.
+#: With more warps than these a thread has fewer than 128 registers, and a CTA holds no more than before.
 MOST_WARPS = 16
 
 

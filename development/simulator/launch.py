@@ -14,7 +14,7 @@ from deuteron.compiler.tile.records import RECORDS
 from .machine import Argument, simulate
 from .schedule import Order
 from .tensor_map import SimulatedTensorMap
-from .values import LANES, PROCESSORS, SimulationError
+from .values import LANES, SMS, SimulationError
 
 
 def simulate_launch(
@@ -75,7 +75,7 @@ def _named(program: PtxProgram, arguments: Sequence[np.ndarray | int | float]) -
 
 def _launched(recipe: LaunchRecipe, grid: tuple[int, ...]) -> tuple[int, int, int]:
     if recipe.persistent:
-        return min(int(np.prod(grid)), PROCESSORS * recipe.occupancy), 1, 1
+        return min(int(np.prod(grid)), SMS * recipe.occupancy), 1, 1
     x, y, z, *_ = (*grid, 1, 1, 1)
     return x, y, z
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .barriers import Wait
 from .parse import split_commas
-from .values import LANES, PROCESSORS, Array, Held, HeldOperand, SimulationError
+from .values import LANES, SMS, Array, Held, HeldOperand, SimulationError
 from .warp import Lanes, Warp
 
 Read = Callable[[Warp], Array]
@@ -26,8 +26,8 @@ def _clock(warp: Warp) -> Array:
     return np.full(LANES, warp.steps, np.int64)
 
 
-def _processor(warp: Warp) -> Array:
-    return np.full(LANES, warp.program.number % PROCESSORS, np.int32)
+def _sm_number(warp: Warp) -> Array:
+    return np.full(LANES, warp.program.number % SMS, np.int32)
 
 
 #: Registers that tell when and where a warp runs. Time is what the warp has done: every step takes one cycle, and one
@@ -36,7 +36,7 @@ SPECIAL_REGISTERS: dict[str, Callable[[Warp], Array]] = {
     "%clock64": _clock,
     "%clock": lambda warp: _clock(warp).astype(np.int32),
     "%globaltimer": _clock,
-    "%smid": _processor,
+    "%smid": _sm_number,
 }
 
 

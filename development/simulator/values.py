@@ -15,8 +15,8 @@ import numpy.typing as npt
 from deuteron.compiler.errors import DeuteronError
 
 LANES = 32
-#: Processors of the simulated GPU: fewer than the programs of most grids.
-PROCESSORS = 3
+#: SMs of the simulated GPU: fewer than the programs of most grids.
+SMS = 3
 Array = npt.NDArray[Any]  # the element type is known when the code runs
 
 

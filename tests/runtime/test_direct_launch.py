@@ -314,7 +314,7 @@ def test_guards_are_looked_at_in_every_launch(driver: FakeDriver, monkeypatch: p
 def test_grids_are_looked_at_in_every_launch(
     driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, first: tuple[int]
 ) -> None:
-    """The GPU has 132 processors."""
+    """The GPU has 132 SMs."""
     guard = Guard(PROGRAMS, "least", 3)
     give_recipes(monkeypatch, lambda denied: LaunchRecipe(128) if guard in denied else LaunchRecipe(160, (guard,)))
     kernel = deuteron.JITFunction(number)

@@ -157,7 +157,7 @@ def count(out, n, BLOCK: tl.constexpr):
 
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> deuteron.JITFunction:
-    """A kernel whose code would rather be launched on three programs a processor, and on a multiple of 4."""
+    """A kernel whose code would rather be launched on three programs per SM, and on a multiple of 4."""
     build_cpu = pipeline._build_cpu
 
     def with_guards(work: pipeline.Build, *rest: Any) -> None:

@@ -10,7 +10,7 @@ from deuteron.compiler.errors import TargetError
 from deuteron.compiler.launch_recipe import PROGRAMS
 from deuteron.compiler.runtime.launch import compiled
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
-from deuteron.compiler.runtime.launch.guards import programs_a_processor
+from deuteron.compiler.runtime.launch.guards import programs_per_sm
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets.cpu.processor import host_processor
 from deuteron.profiler.occupancy import occupancy
@@ -29,7 +29,7 @@ def compile_variant(
     made = make_variant(problem.source, variant.signature, variant.constexprs, target, variant.schedule)
     known: dict[str, object] = dict(problem.scalars)
     if processors is not None:
-        known[PROGRAMS] = programs_a_processor(variant.grid, processors)
+        known[PROGRAMS] = programs_per_sm(variant.grid, processors)
     return compiled.compile_variant(made).fitting(known)
 
 

@@ -26,7 +26,7 @@ MOST_ELEMENTS = 4
 
 
 def bring_rows_early(function: Function, threads: int) -> None:
-    """Load rows in loops around products for the next iteration, in place; blocks have so many ``threads``."""
+    """Load rows in loops around products for the next iteration, in place; CTAs have so many ``threads``."""
     arrays = Arrays(function)
     for block in list(function.body.nest()):
         for loop in [op for op in block.ops if isinstance(op, For)]:

@@ -31,7 +31,7 @@ _REGISTER_BYTES = 4
 
 
 def begin_loads(function: Function, threads: int) -> None:
-    """Move loads beside products up to where their block begins, in place; blocks have so many ``threads``."""
+    """Move loads beside products up to where their block begins, in place; CTAs have so many ``threads``."""
     arrays = Arrays(function)
     _begin(function.body, 0, arrays, threads)
     for block in list(function.body.nest()):

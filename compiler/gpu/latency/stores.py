@@ -20,7 +20,7 @@ from .loads import MOST_REGISTERS, ROOM, registers_of
 
 
 def delay_stores(function: Function, threads: int) -> None:
-    """Move stores in loops behind the products that follow them, in place; blocks have so many ``threads``."""
+    """Move stores in loops behind the products that follow them, in place; CTAs have so many ``threads``."""
     arrays = Arrays(function)
     for block in list(function.body.nest()):
         for loop in [op for op in block.ops if isinstance(op, For)]:

@@ -306,7 +306,7 @@ def _roles(state: Relayout, op: Roles) -> None:
     producer = state.nested(op.producer, [], [])
     consumer = state.nested(op.consumer, [], [])
     state.emit(
-        Roles(op.producer_warps, op.resident_blocks, op.producer_registers, op.consumer_registers, producer, consumer),
+        Roles(op.producer_warps, op.resident_ctas, op.producer_registers, op.consumer_registers, producer, consumer),
         op,
     )
 

@@ -94,7 +94,7 @@ class _Scratch:
     """The scratch of operations, each of which needs it only while it runs. ``taken``: by all that lasts.
 
     Scratch that follows other scratch in the same place needs a barrier before it, so it goes round in a part of memory
-    that is larger than it has to be, as far as that costs no other program its place on the processor.
+    that is larger than it has to be, as far as that costs no other program its place on the SM.
     """
 
     def __init__(self, sizes: dict[Op, int], lifetimes: Lifetimes, taken: TakenBytes) -> None:

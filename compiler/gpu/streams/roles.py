@@ -31,12 +31,12 @@ RECORD_REGISTERS = 16
 COPYING: tuple[type[Op], ...] = (Acquire, Fetch, Advance, GridWait)
 
 
-def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool, resident_blocks: int) -> int:
+def expand_roles(function: Function, streams: Sequence[Stream], moves_registers: bool, resident_ctas: int) -> int:
     """Give every stream of ``function`` to a producer, in place; returns the number of its warps.
 
-    ``resident_blocks``: how many a processor is to hold; registers move to the consumers of one alone. Returns 0, and
-    leaves the function as it is, where the producer would need results of the computation or an engine that is not the
-    copy engine.
+    ``resident_ctas``: how many an SM is to hold; registers move to the consumers of one alone. Returns 0, and leaves
+    the function as it is, where the producer would need results of the computation or an engine that is not the copy
+    engine.
     """
     warps = function.num_warps or GROUP_WARPS
     if any(group.engine != "tma" for stream in streams for group in stream.groups):
@@ -51,14 +51,14 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
         return 0
     for stream in streams:
         _consume(stream, rings)
-    # One warp is enough to copy, and leaves room for more programs on a processor; but only a whole group can give its
+    # One warp is enough to copy, and leaves room for more programs on an SM; but only a whole group can give its
     # registers to the consumers, as several groups of those need.
-    alone = warps > GROUP_WARPS and resident_blocks == 1
+    alone = warps > GROUP_WARPS and resident_ctas == 1
     added = GROUP_WARPS if alone else 1
     records = any(isinstance(op, Record) for op in producer.walk())
     moved = _registers(warps, PRODUCER_REGISTERS + RECORD_REGISTERS * records) if alone and moves_registers else (0, 0)
-    # Small blocks are as many as fit, whatever is said.
-    aim = resident_blocks if moves_registers and warps > GROUP_WARPS else 0
+    # Small CTAs are as many as fit, whatever is said.
+    aim = resident_ctas if moves_registers and warps > GROUP_WARPS else 0
     roles = Roles(added, aim, *moved, producer, Block(ops=function.body.ops))
     function.body.ops = [*memory.ops, Barrier(), roles]
     return added

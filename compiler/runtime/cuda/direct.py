@@ -28,8 +28,8 @@ _GRID = """\
         if not (x and y and z):
             return kernel
 """
-#: The number of programs for each processor, rounded up.
-_PROGRAMS = "(x * y * z + processors - 1) // processors"
+#: The number of programs for each SM, rounded up.
+_PROGRAMS = "(x * y * z + sms - 1) // sms"
 _FILL = """\
     try:
         pack = packs.pop()

@@ -141,7 +141,7 @@ class LoadedOnCuda:
             "attributes": attribute_bytes(self._attributes),
             "cluster": recipe.cluster,
             "maps": self._maps,
-            "processors": self.device.properties.sm_count or 1,
+            "sms": self.device.properties.sm_count or 1,
             "most": _programs_at_once(recipe, self.device) if recipe.persistent else None,
             "bf16_bits": bf16_bits,
             "grid_of": grid_of,

@@ -48,7 +48,7 @@ class Nvml:
         return number.value if code == 0 else None
 
     def sm_mhz(self) -> int | None:
-        """Clock of the multiprocessors now, in MHz."""
+        """Clock of the SMs now, in MHz."""
         return self._read("nvmlDeviceGetClockInfo", _CLOCK_SM)
 
     def memory_mhz(self) -> int | None:

@@ -16,9 +16,9 @@ from .host_code import Values, predicate
 Spread = Callable[[Values], Values]
 
 
-def programs_a_processor(grid: Sequence[int], processors: int) -> int:
-    """What guards about :data:`PROGRAMS` are about, for a launch of this grid on a device with so many processors."""
-    return -(-prod(grid) // processors)
+def programs_per_sm(grid: Sequence[int], sms: int) -> int:
+    """What guards about :data:`PROGRAMS` are about, for a launch of this grid on a device with so many SMs."""
+    return -(-prod(grid) // sms)
 
 
 class Guards:
@@ -41,10 +41,10 @@ class Guards:
         self._places = [(guard, list(names).index(guard.parameter)) for guard in guards]
 
     def seen(self, values: Values, grid: object, device: DeviceProperties) -> Values:
-        """What these guards look at: a launch's values, and how many programs that makes for each processor."""
+        """What these guards look at: a launch's values, and how many programs that makes for each SM."""
         if not self.about_programs:
             return values
-        return (*values, programs_a_processor(grid_of(grid), device.sm_count or 1))
+        return (*values, programs_per_sm(grid_of(grid), device.sm_count or 1))
 
     def broken(self, values: Values) -> tuple[Guard, ...]:
         """Those that do not hold."""

@@ -19,8 +19,8 @@ from ...record_buffer import (
     MASK,
     MEASURED_RECORDS,
     MOST_WARPS,
-    PROCESSOR,
     RECORD_TICKS,
+    SM,
     TRACK_WORDS,
     WARPS,
     WORD_BYTES,
@@ -75,16 +75,16 @@ class RecordedMark:
 @dataclass(frozen=True, slots=True)
 class Track:
     """What one warp of a program, or on a CPU one program, recorded: the newest ``marks``, oldest first, after ``lost``
-    ones that the ring had no room for.
+    ones that the ring had no room for. ``sm``: the number of the SM that ran it, 0 on a CPU.
 
     ``first_clock`` and ``last_clock`` are of its beginning and end, in ticks; ``first_ns`` and ``last_ns`` are those on
-    a timer that all processors share, 0 where there is none. ``doubtful``: more time passed somewhere than the clock
+    a timer that all SMs share, 0 where there is none. ``doubtful``: more time passed somewhere than the clock
     of a record can tell.
     """
 
     program: int
     warp: int
-    processor: int
+    sm: int
     first_clock: int
     last_clock: int
     first_ns: int
@@ -171,7 +171,7 @@ def _track(number: int, warps: int, words: np.ndarray, form: RecordForm, clock_b
     return Track(
         number // warps,
         number % warps,
-        about[PROCESSOR],
+        about[SM],
         first,
         last,
         about[FIRST_NS],

@@ -132,7 +132,7 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
 
 def _wider(work: Build) -> Variant | None:
     """The variant with twice as many warps, where the registers of those that there are do not do. Not where programs
-    have to be on the processors all at once, fewer of which there is room for then, or ask for the number of warps."""
+    have to be on the SMs all at once, fewer of which there is room for then, or ask for the number of warps."""
     variant = work.variant
     schedule = variant.schedule
     fixed = schedule.maxnreg is not None or schedule.launch_cooperative_grid or variant.records

@@ -32,7 +32,7 @@ def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None =
     nvJitLink. With ``lines``, for which ``begun`` was begun, too, the cubin has a table of the source lines that
     ``ptx`` names.
 
-    Code that spills is assembled once more with all registers of a processor for one block, and the better one kept:
+    Code that spills is assembled once more with all registers of an SM for one CTA, and the better one kept:
     aiming at a higher occupancy, ptxas for sm_80 may stop at 32 registers where 255 hardly spill.
 
     Raises:

@@ -36,7 +36,7 @@ _CONSTRAINTS = {"i16": "h", "i32": "r", "i64": "l", "float": "f", "double": "d",
 _AXES = "xyz"
 #: The barrier at which consumers meet; number 0 is that of all threads.
 GROUP_BARRIER = 1
-#: Threads of a block that registers are not saved for, so that more blocks find room: where it loops; and where a loop
+#: Threads of a CTA that registers are not saved for, so that more CTAs find room: where it loops; and where a loop
 #: carries a tile on and reduces it, without products, as the state of a recurrence.
 FEW_THREADS = 64
 FEW_OF_RECURRENCES = 128
@@ -74,19 +74,19 @@ class PtxMachine(simt.SimtTarget):
     # Threads -------------------------------------------------------------------------------------------------
 
     def kernel_attributes(self, state: simt.Lowering) -> list[str]:
-        """``.reqntid``; how many blocks a processor shall hold at least, where that is known; and, where the schedule
+        """``.reqntid``; how many CTAs an SM shall hold at least, where that is known; and, where the schedule
         asks for it, ``.maxnreg``.
 
-        Small blocks that loop are told that one is enough: left alone, ptxas makes room for all the blocks that a
-        processor may hold, and puts loads off to where they are used, so that an iteration waits for memory more than
+        Small CTAs that loop are told that one is enough: left alone, ptxas makes room for all the CTAs that an
+        SM may hold, and puts loads off to where they are used, so that an iteration waits for memory more than
         once. Steps of fused_recurrent_comba of flash-linear-attention took three times as long
         (benchmarks/results/2026-11-26-h100-launches).
         """
         attributes = [f'"nvvm.reqntid"="{state.launched_threads}"']
         for op in state.source.body.ops:
-            if isinstance(op, Roles) and op.resident_blocks:
-                # The registers of a thread follow from it: a block's part of those that a processor has.
-                attributes.append(f'"nvvm.minctasm"="{op.resident_blocks}"')
+            if isinstance(op, Roles) and op.resident_ctas:
+                # The registers of a thread follow from it: a CTA's part of those that an SM has.
+                attributes.append(f'"nvvm.minctasm"="{op.resident_ctas}"')
         loops = [op for op in state.source.walk() if isinstance(op, For)]
         few = FEW_OF_RECURRENCES if any(map(_recurs, loops)) else FEW_THREADS
         if loops and state.launched_threads <= few:
@@ -297,7 +297,7 @@ class PtxMachine(simt.SimtTarget):
         """``%globaltimer`` (PTX ISA, "Special Registers: %globaltimer"), which may tick once a microsecond or less."""
         return state.text.asm(["i64"], "mov.u64 $0, %globaltimer;", "=l,~{memory}", [])[0]
 
-    def processor(self, state: simt.Lowering) -> str:
+    def sm_number(self, state: simt.Lowering) -> str:
         """``%smid`` (PTX ISA, "Special Registers: %smid")."""
         return state.text.asm(["i32"], "mov.u32 $0, %smid;", "=r", [])[0]
 

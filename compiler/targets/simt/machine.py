@@ -176,15 +176,15 @@ class SimtTarget(ABC):
 
     @abstractmethod
     def clock(self, state: Lowering, word: str) -> str:
-        """The cycle counter of this warp's processor, or its low bits (``word``: i64 or i32), read where it stands."""
+        """The cycle counter of this warp's SM, or its low bits (``word``: i64 or i32), read where it stands."""
 
     @abstractmethod
     def timer(self, state: Lowering) -> str:
         """Nanoseconds on a timer of the whole device (i64)."""
 
     @abstractmethod
-    def processor(self, state: Lowering) -> str:
-        """The number of the processor that runs this program (i32)."""
+    def sm_number(self, state: Lowering) -> str:
+        """The number of the streaming multiprocessor (SM) that runs this program (i32)."""
 
     @abstractmethod
     def load_words(self, state: Lowering, address: str) -> list[str]:

@@ -72,7 +72,7 @@ def end_track(state: Lowering) -> None:
     kept = text.op(f"icmp ult i32 {track.lane}, {text.op(f'and i32 {count}, {LANES - 1}')}")
     _store_block(state, track, count, text.op(f"and i1 {kept}, {track.chosen}"))
     _note(state, track, LAST_CLOCK, times)
-    _note(state, track, COUNT, [text.op(f"zext i32 {n} to i64") for n in (count, machine.processor(state))])
+    _note(state, track, COUNT, [text.op(f"zext i32 {n} to i64") for n in (count, machine.sm_number(state))])
 
 
 @rule(Record)

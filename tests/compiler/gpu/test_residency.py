@@ -1,4 +1,4 @@
-"""Blocks that share a processor where a loop has several products and work of its own between them."""
+"""CTAs that share an SM where a loop has several products and work of its own between them."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def test_loops_one_after_the_other_are_not_one(to_gpu) -> None:
         assert any(isinstance(op, Roles) for op in made.walk())
 
 
-def test_rings_have_fewer_slots_where_another_block_fits_then(to_gpu) -> None:
+def test_rings_have_fewer_slots_where_another_cta_fits_then(to_gpu) -> None:
     limits = Target.parse("cuda:90a").limits
     slots = {asked: lowered(to_gpu, 4, asked).num_slots for asked in (3, 9, 12, 16)}
-    assert slots[3] == 3 and slots[9] == 9, "two blocks fit as it is"
+    assert slots[3] == 3 and slots[9] == 9, "two CTAs fit as it is"
     assert 9 < slots[12] < 12 and slots[16] == slots[12]
     assert 2 * (lowered(to_gpu, 4, 12).allocation.total + limits.reserved_bytes) <= limits.shared_bytes
 

@@ -94,14 +94,14 @@ SIZES = {**dict.fromkeys("MNK", "i32:16"), "c_ptr": "*fp32:16"}
         ((128, 128, 64), {"persistent": False, "maxnreg": 96}, "fp16", False),  # as the author says
     ],
 )
-def test_a_processor_holds_two_blocks_where_there_is_room(to_gpu, block, options, elem: str, two: bool) -> None:
+def test_an_sm_holds_two_ctas_where_there_is_room(to_gpu, block, options, elem: str, two: bool) -> None:
     """Two have 112 registers a thread, as they are: ptxas takes no wgmma of 64 accumulators for a kernel that begins
     with 80, whatever setmaxnreg would add."""
     types = {**SIZES, "a_ptr": f"*{elem}:16", "b_ptr": f"*{elem}:16"}
     sizes = dict(zip(("BM", "BN", "BK"), block, strict=True))
     function = to_gpu(PRODUCT, types, {**sizes, "ADDS": False}, 8, **options)
     (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
-    assert (roles.resident_blocks == 2) == two
+    assert (roles.resident_ctas == 2) == two
     if two:
         assert (roles.producer_warps, roles.consumer_registers) == (1, 0)
 
@@ -109,7 +109,7 @@ def test_a_processor_holds_two_blocks_where_there_is_room(to_gpu, block, options
 @pytest.mark.parametrize(
     ("depth", "stages", "adds", "persistent"), [(64, 3, False, True), (32, 4, False, False), (64, 3, True, False)]
 )
-def test_two_blocks_of_a_tile_or_one_that_walks_over_tiles(
+def test_two_ctas_of_a_tile_or_one_that_walks_over_tiles(
     to_gpu, depth: int, stages: int, adds: bool, persistent: bool
 ) -> None:
     """What a schedule that says nothing of it gets."""
@@ -118,7 +118,7 @@ def test_two_blocks_of_a_tile_or_one_that_walks_over_tiles(
     function = to_gpu(PRODUCT, types, constants, 8, num_stages=stages)
     (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
     assert function.recipe.persistent == persistent
-    assert roles.resident_blocks == (1 if persistent else 2)
+    assert roles.resident_ctas == (1 if persistent else 2)
 
 
 SCALED = """
@@ -136,7 +136,7 @@ def scaled(a_ptr, b_ptr, w_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constex
 
 
 @pytest.mark.parametrize(
-    ("block", "more", "blocks"),
+    ("block", "more", "ctas"),
     [
         ((64, 64), "", 2),
         ((128, 64), "", 2),  # 32 accumulators a thread, and 80 registers for all else
@@ -144,7 +144,7 @@ def scaled(a_ptr, b_ptr, w_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constex
         ((128, 64), "again = tl.zeros((BM, BN), tl.float32)", 2),  # of two loops one after the other the larger counts
     ],
 )
-def test_products_of_computed_operands_share_a_processor(to_gpu, block, more: str, blocks: int) -> None:
+def test_products_of_computed_operands_share_an_sm(to_gpu, block, more: str, ctas: int) -> None:
     head, loop = SCALED.split("    for k", 1)
     loop, store = loop.split("    tl.store", 1)
     text = f"{head}    for k{loop}    tl.store{store}"
@@ -156,14 +156,14 @@ def test_products_of_computed_operands_share_a_processor(to_gpu, block, more: st
     constants = {"BM": block[0], "BN": block[1], "BK": 64}
     function = to_gpu(text, types, constants, 8, persistent=False, num_stages=2)
     (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
-    assert roles.resident_blocks == blocks
+    assert roles.resident_ctas == ctas
 
 
 def test_short_products_of_computed_operands_do_not_walk(to_gpu) -> None:
     types = {**SIZES, **dict.fromkeys(("a_ptr", "b_ptr", "w_ptr"), "*fp16:16")}
     function = to_gpu(SCALED, types, {"BM": 64, "BN": 64, "BK": 32}, 8)
     (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
-    assert (function.recipe.persistent, roles.resident_blocks, roles.producer_warps) == (False, 2, 1)
+    assert (function.recipe.persistent, roles.resident_ctas, roles.producer_warps) == (False, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_short_products_of_computed_operands_do_not_walk(to_gpu) -> None:
         ((64, 64), False, None, False),  # 16 accumulators a thread: two in any case
     ],
 )
-def test_a_few_tiles_are_left_to_two_blocks(to_gpu, block, persistent: bool, asked: bool | None, choice: bool) -> None:
+def test_a_few_tiles_are_left_to_two_ctas(to_gpu, block, persistent: bool, asked: bool | None, choice: bool) -> None:
     types = {**SIZES, "a_ptr": "*fp16:16", "b_ptr": "*fp16:16"}
     constants = {"BM": block[0], "BN": block[1], "BK": 64, "ADDS": False}
     function = to_gpu(PRODUCT, types, constants, 8, persistent=asked)
@@ -184,7 +184,7 @@ def test_a_few_tiles_are_left_to_two_blocks(to_gpu, block, persistent: bool, ask
     if choice:
         of_few = to_gpu(PRODUCT, types, constants, 8, denied=frozenset({MANY_TILES}))
         (roles,) = [op for op in of_few.walk() if isinstance(op, Roles)]
-        assert (of_few.recipe.persistent, roles.resident_blocks) == (False, 2)
+        assert (of_few.recipe.persistent, roles.resident_ctas) == (False, 2)
         assert MANY_TILES not in of_few.recipe.guards
 
 
@@ -213,7 +213,7 @@ def chained(
         ("N", 4, False, False),
         ("(tl.program_id(0) + 1) * BM", 8, False, True),  # pairs from both ends take as long
         ("(tl.program_id(0) + 1) * BM", 8, True, True),
-        ("(tl.program_id(1) + 1) * BM", 8, False, False),  # of the last a processor may be dealt more than others
+        ("(tl.program_id(1) + 1) * BM", 8, False, False),  # of the last an SM may be dealt more than others
         ("tl.load(out_ptr).to(tl.int32)", 8, False, False),
     ],
 )
@@ -237,8 +237,8 @@ def chained(to_gpu, end: str, rows: int, **options):
 
 
 @pytest.mark.parametrize("end", ["N", "(tl.program_id(0) + 1) * BM"])
-def test_programs_of_several_products_stay_where_there_are_more_than_processors(to_gpu, end: str) -> None:
-    """Pairs of few programs would leave half of the processors idle."""
+def test_programs_of_several_products_stay_where_there_are_more_than_sms(to_gpu, end: str) -> None:
+    """Pairs of few programs would leave half of the SMs idle."""
     assert SEVERAL_TILES in chained(to_gpu, end, 128).recipe.guards
     of_few = chained(to_gpu, end, 128, denied=frozenset({SEVERAL_TILES})).recipe
     assert not of_few.persistent and SEVERAL_TILES not in of_few.guards

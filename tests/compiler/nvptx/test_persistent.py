@@ -81,7 +81,7 @@ def split(a, b, c, tickets, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.con
 def test_programs_that_add_and_wait_for_nobody_stay(
     from_text, simulated, rng, sem: str, warps: int, persistent: bool | None
 ) -> None:
-    """Where they are asked to; by default two of several warp groups share a processor instead."""
+    """Where they are asked to; by default two of several warp groups share an SM instead."""
     signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "tickets": "*i32:16", "N": "i32:16", "K": "i32:16"}
     constexprs = {"BM": 128, "BN": 16, "BK": 16, "SPLIT": 3}
     made = from_text(SPLIT.replace("SEM", sem), signature, constexprs, warps, persistent=persistent)

@@ -1,4 +1,4 @@
-"""Slots that are filled again in the iteration that reads them, where a slot less makes room for another block."""
+"""Slots that are filled again in the iteration that reads them, where a slot less makes room for another CTA."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def slots(function: Any) -> int:
 @pytest.mark.parametrize(
     ("target", "tile", "stages", "warps", "wanted"),
     [
-        ("cuda:90a", (16, 128, 128), 3, 4, 2),  # two blocks with three slots, three with two
+        ("cuda:90a", (16, 128, 128), 3, 4, 2),  # two CTAs with three slots, three with two
         ("cuda:90a", (16, 64, 128), 4, 4, 3),
         ("cuda:90a", (32, 128, 64), 4, 4, 3),
         ("cuda:90a", (32, 128, 64), 2, 4, 2),  # a single slot would have nothing under way
-        ("cuda:90a", (32, 128, 64), 4, 16, 4),  # registers have no room for another block
+        ("cuda:90a", (32, 128, 64), 4, 16, 4),  # registers have no room for another CTA
         ("cuda:90a", (64, 128, 64), 4, 4, 4),  # a product of a warp group goes on by itself
         ("cuda:80", (128, 128, 64), 3, 4, 2),
         ("cuda:80", (64, 64, 64), 5, 4, 5),
@@ -77,7 +77,7 @@ def slots(function: Any) -> int:
         ("cuda:120", (64, 64, 64), 3, 4, 2),
     ],
 )
-def test_a_slot_less_where_another_block_fits(
+def test_a_slot_less_where_another_cta_fits(
     from_text: Callable[..., Any], target: str, tile: tuple[int, int, int], stages: int, warps: int, wanted: int
 ) -> None:
     made = from_text(KERNEL, SIGNATURE, dict(zip("MNB", tile, strict=True)), warps=warps, num_stages=stages)
