@@ -24,7 +24,7 @@ from ..workloads.tolerance import EXACT, Comparison, Expected, Tolerance
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device, DeviceArray
 
-#: Elements of a step of a program, and programs of a launch: some waves of blocks on the largest GPUs.
+#: Elements of a step of a program, and programs of a launch: some waves of CTAs on the largest GPUs.
 BLOCK, PROGRAMS = 1024, 2048
 # Device and host round three times each at most, to 53 bits: what is this far within the tolerance there is so here.
 _ACCEPTED = 1 - 2.0**-50

@@ -88,11 +88,10 @@ class Evaluator(Protocol):
 class LocalEvaluator:
     """Child processes on this machine: a pool that compiles and one that measures on the device.
 
-    ``processors``: of the device; ``processes``: those of a job, which other problems had before; without them there
-    are some for this problem alone.
-    ``ahead``: whether memory has room for processes that prepare before they are needed. ``patience``: seconds that
-    preparing may take. ``larger``: the problems that extending a configuration begins with, for which it is compiled
-    while others are timed.
+    ``processors``: SMs or cores of the device; ``processes``: those of a job, which other problems had before; without
+    them there are some for this problem alone. ``ahead``: whether memory has room for processes that prepare before
+    they are needed. ``patience``: seconds that preparing may take. ``larger``: the problems that extending a
+    configuration begins with, for which it is compiled while others are timed.
     """
 
     def __init__(

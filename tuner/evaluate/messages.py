@@ -33,7 +33,8 @@ class Open(Document, frozen=True):
 
 class Prepare(Document, frozen=True):
     """Take a problem; with ``device`` also make tensors from ``seed``, and the result that is expected, for which
-    ``default`` is the default configuration. ``processors``: of the device that launches will run on, where known."""
+    ``default`` is the default configuration. ``processors``: SMs or cores of the device that launches will run on,
+    where known."""
 
     workload: WorkloadSpec
     dims: Mapping[str, int]

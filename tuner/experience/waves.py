@@ -1,6 +1,6 @@
 """Waves: how many programs each processor runs one after the other, by which times of other shapes are corrected.
 
-A product of 4096 x 4096 in tiles of 128 x 256 is 512 programs, four for each of 132 multiprocessors; one of
+A product of 4096 x 4096 in tiles of 128 x 256 is 512 programs, four for each of 132 SMs; one of
 128 x 8192 is 32 programs, and three quarters of the device have nothing to do. What a configuration takes for a wave
 carries over from one to the other, what it takes for all of them does not: of 34 configurations of bf16 products on an
 H200, predicted from a search of 4096^3, the rank correlation with the measured times is -0.13 without waves and 0.67
@@ -20,7 +20,8 @@ from ..workloads import Problem, WorkloadSpec
 
 
 class Waves:
-    """Waves of a workload's configurations at any shape, on a device of ``processors`` multiprocessors or cores."""
+    """Waves of a workload's configurations at any shape, on a device of so many ``processors``: SMs of a GPU,
+    cores of a CPU."""
 
     def __init__(self, spec: WorkloadSpec, dtype: str, processors: int) -> None:
         self._spec, self._dtype, self._processors = spec, dtype, processors

@@ -14,7 +14,7 @@ from ..errors import JobError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Architecture and multiprocessors of products (NVIDIA's data sheets and architecture white papers).
+#: Architecture and SMs of products (NVIDIA's data sheets and architecture white papers).
 _PRODUCTS: Mapping[str, tuple[str, int]] = {
     "a100": ("80", 108),
     "a10": ("86", 72),
@@ -38,8 +38,8 @@ def device_of(name: str) -> tuple[DeviceProperties, str]:
     text = name.lower()
     architecture = _ARCHITECTURE.fullmatch(text)
     if text in _PRODUCTS:
-        arch, processors = _PRODUCTS[text]
-        return _absent(text, Target.parse(f"cuda:{arch}"), processors), f"cuda:{arch}"
+        arch, sms = _PRODUCTS[text]
+        return _absent(text, Target.parse(f"cuda:{arch}"), sms), f"cuda:{arch}"
     if architecture is not None:
         target = Target.parse(f"cuda:{architecture[1]}")
         return _absent(text, target, None), str(target)
@@ -52,11 +52,11 @@ def device_of(name: str) -> tuple[DeviceProperties, str]:
     return device.properties, device.target
 
 
-def _absent(name: str, target: Target, processors: int | None) -> DeviceProperties:
+def _absent(name: str, target: Target, sms: int | None) -> DeviceProperties:
     return DeviceProperties(
         name,
         "cuda",
-        sm_count=processors,
+        sm_count=sms,
         compute_capability=divmod(target.capability, 10),
         shared_bytes_per_block=target.shared_bytes,
     )

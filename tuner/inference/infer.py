@@ -201,7 +201,7 @@ def _of_persistence(subject: Subject, searched: frozenset[str]) -> list[FoundCon
     if "persistent" not in searched or subject.problem is None:
         return []
     programs = " * ".join(f"({text})" for text in subject.problem.spec.grid)
-    return [FoundConstraint(f"not persistent or {programs} > sm_count", "staying pays with more tiles than processors")]
+    return [FoundConstraint(f"not persistent or {programs} > sm_count", "staying pays with more tiles than SMs")]
 
 
 def _with_constraints(made: InferredSpace, found: Sequence[FoundConstraint]) -> InferredSpace:

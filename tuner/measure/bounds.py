@@ -36,7 +36,7 @@ def bound_of(measurement: Measurement) -> Bound | None:
 
 
 def _few_warps(code: CodeFacts) -> Bound | None:
-    """What leaves a multiprocessor with few warps, where that matters: rings hide latency without them."""
+    """What leaves an SM with few warps, where that matters: rings hide latency without them."""
     if code.occupancy is None or code.occupancy >= FEW_WARPS or code.slots:
         return None
     match code.limiter:

@@ -49,7 +49,7 @@ class Peaks:
 @dataclass(frozen=True)
 class Gauge:
     """Judges variants of one problem on one device. ``flops`` and ``bytes`` of one launch; ``processors``:
-    multiprocessors of a GPU, cores of a CPU, None where not known."""
+    SMs of a GPU, cores of a CPU, None where not known."""
 
     flops: float
     bytes: float

@@ -14,7 +14,7 @@ from .statistics import Interval
 
 #: What keeps a variant from being faster, as far as can be told: the device's memory or arithmetic at their peak;
 #: registers spilled to memory; too few programs for the device (parallelism); an unfilled last wave (tail); registers
-#: or shared memory or the number of threads that leave too few warps a multiprocessor; none of these, far from any peak
+#: or shared memory or the number of threads that leave too few warps on an SM; none of these, far from any peak
 #: (latency).
 Bound: TypeAlias = Literal[
     "memory", "compute", "spills", "parallelism", "tail", "registers", "shared memory", "threads", "latency"
@@ -46,7 +46,7 @@ class CodeFacts(Document, frozen=True):
     ``programs``: of one launch, before a persistent kernel shares them out. Of a GPU: ``threads`` of one program,
     helper warps included; ``registers`` and ``stack_bytes`` a thread; ``spill_bytes``: stores and loads for want of
     registers; ``shared_bytes`` a program, static and dynamic; ``slots`` of the longest ring that feeds products, 0
-    without rings; ``resident_programs`` and ``resident_warps`` a multiprocessor, of ``most_warps``, and the ``limiter``
+    without rings; ``resident_programs`` and ``resident_warps`` per SM, of ``most_warps``, and the ``limiter``
     of that (:mod:`deuteron.profiler.occupancy`); ``persistent``; ``instructions``, of the PTX. Of a CPU:
     ``vector_bytes`` of the registers that the code uses. ``code_bytes``: of the object file or cubin.
     """
@@ -71,7 +71,7 @@ class CodeFacts(Document, frozen=True):
 
     @property
     def occupancy(self) -> float | None:
-        """The part of a multiprocessor's warps that are there at once."""
+        """The part of an SM's warps that are there at once."""
         if self.resident_warps is None or not self.most_warps:
             return None
         return self.resident_warps / self.most_warps

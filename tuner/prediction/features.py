@@ -30,7 +30,7 @@ class Feature(Document, frozen=True):
     count    log2 of cdiv(dim, parameter): how many pieces cover the dim
     waste    how much longer than the dim those pieces are together, 1 for nothing
     programs log2 of how many programs the grid has
-    waves    programs over processors, rounded up
+    waves    programs over processors (SMs, cores), rounded up
     tail     the part of the processors that has nothing to do in the last wave
     tiles    log2 of cdiv(dims[0], parameters[0]) * cdiv(dims[1], parameters[1])
     ======== =================================================================================

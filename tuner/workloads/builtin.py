@@ -197,7 +197,7 @@ def matmul() -> WorkloadSpec:
                     " * min(65536, BLOCK_M * BLOCK_N * element_bytes)"
                     " + persistent * min(32768, BLOCK_M * BLOCK_N * element_bytes) <= shared_bytes",
                     "num_stages <= max(2, cdiv(K, BLOCK_K))",
-                    # Staying pays where there are more tiles than processors.
+                    # Staying pays where there are more tiles than SMs.
                     "not persistent or cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N) > sm_count",
                 ),
             ),

@@ -38,7 +38,7 @@ def coordinates(choices: Sequence[Scalar]) -> Vector:
 def twos(choices: Sequence[Scalar]) -> Vector | None:
     """How often two divides each choice, scaled to [0, 1]; None where that says nothing beside :func:`coordinates`.
 
-    Blocks of 32, 64 and 128 threads fill warps, align rows and are divided by vectors, 48 and 80 less well, so that
+    CTAs of 32, 64 and 128 threads fill warps, align rows and are divided by vectors, 48 and 80 less well, so that
     they may be more alike than their neighbours. It says nothing of choices that are not all positive integers, and
     nothing new where it never falls as they grow, as with powers of two.
     """

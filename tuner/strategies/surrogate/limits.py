@@ -1,6 +1,6 @@
 """Limits that nobody stated: products and quotients of parameters above which nothing works.
 
-A block has at most 1024 threads, a tile is a multiple of the vector: such constraints of kernels bound a product or a
+A CTA has at most 1024 threads, a tile is a multiple of the vector: such constraints of kernels bound a product or a
 quotient of two or three parameters. Whatever worked is below such a bound, so each product has but one candidate for
 it, the greatest that worked; and a bound is believed as soon as the failures above it are more than chance.
 It then is the least that failed: what lies between is not known.
