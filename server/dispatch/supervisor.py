@@ -156,7 +156,7 @@ class DaskDispatcher:
         if not self._closing.is_set():
             self._guarded(self._excuse_running)
         self._dispatched.clear()
-        if (self._embedded or not engine.connected) and self._lock.held():
+        if self._lock.held() and (self._embedded or not engine.connected):
             self._guarded(self._roster.note_nobody)
         self._roster.clear()
         self._engine = None

@@ -138,7 +138,7 @@ def test_a_run_from_claim_to_end(client: TestClient, tune_events: Callable[..., 
     assert taken["finished"] == []
     events = tune_events(trials=3)
     receipt = deliver(client, job_id, events[:3])
-    assert receipt == {"proceed": True, "cancel": False}
+    assert receipt == {"proceed": True, "cancel": False, "missing": False}
     assert client.get(f"/v1/jobs/{job_id}").json()["progress"]["trials"] == 2
     deliver(client, job_id, events)  # the whole spool again: known lines are skipped
     job = client.get(f"/v1/jobs/{job_id}").json()
@@ -239,7 +239,7 @@ def test_cancel_of_a_running_job_reaches_the_run(client: TestClient) -> None:
     claim(client, job_id)
     client.post(f"/v1/jobs/{job_id}/cancel")
     beat = client.post(f"/v1/worker/jobs/{job_id}/heartbeat", json={"claim_id": "ticket.run"})
-    assert beat.json() == {"proceed": True, "cancel": True}
+    assert beat.json() == {"proceed": True, "cancel": True, "missing": False}
     deliver(client, job_id, [{"kind": "job_cancelled", "at": "2026-01-01T00:00:00+00:00"}])
     assert client.get(f"/v1/jobs/{job_id}").json()["state"] == "cancelled"
 

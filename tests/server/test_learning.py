@@ -111,7 +111,7 @@ class Service:
 
 
 TABLE = modelled_products.table(
-    12, seed=3, among=modelled_products.shapes([(4096, 4096), (1024, 8192), (8192, 2048)], (16, 128, 1024, 4096))
+    12, seed=4, among=modelled_products.shapes([(4096, 4096), (1024, 8192), (8192, 2048)], (16, 128, 1024, 4096))
 )
 _numbers = iter(range(1 << 30))
 

@@ -137,6 +137,7 @@ def search(name, dims, target, device):
 
 load()
 before = set(sys.modules)
+import deuteron.tuner.evaluate.worker
 search("matmul", {"M": 32, "N": 32, "K": 32}, "cpu", "cpu")
 search("matmul", {"M": 32, "N": 32, "K": 32}, "cuda:90a", None)
 print(json.dumps(sorted(set(sys.modules) - before)))

@@ -89,6 +89,12 @@ def serve(idle_seconds: float = IDLE_SECONDS) -> int:
     sys.exit(0)
 
 
+def _work(parent: int) -> None:
+    from .worker import main  # lazy: a template of other children, such as stand-ins, loads nothing of it
+
+    main(parent)
+
+
 def _fork(received: list[int]) -> dict[int, _Child] | None:
     """The child by the descriptor of its process; None in the child."""
     *standard, told, parent = received
@@ -126,7 +132,4 @@ def _close(*descriptors: int) -> None:
 
 if __name__ == "__main__":
     load()
-    ends_with = serve()
-    from .worker import main  # lazy: a template of other children loads nothing of it
-
-    main(ends_with)
+    _work(serve())
