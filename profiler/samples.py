@@ -68,7 +68,7 @@ def sample_lines(
 
     ``kernel``: what ``kernel[grid](...)`` or ``kernel.warmup(...)`` returns; ``args`` as its ``run`` takes them. What
     runs is the same variant compiled once more with source lines; its instructions are those of the variant, of which
-    some may stand in another order. Arrays change as they do by a launch. ``period``: each processor notes one warp
+    some may stand in another order. Arrays change as they do by a launch. ``period``: each SM notes one warp
     every 2^period cycles, 5 to 31.
 
     Raises:

@@ -49,10 +49,10 @@ def static_profile(listings: Listings) -> dict[str, str]:
     threads = made.num_threads
     known = made.registers is not None
     facts = {
-        "threads of a block": str(threads),
+        "threads of a CTA": str(threads),
         "registers of a thread": str(made.registers) if known else _UNKNOWN,
         "spilled bytes of a thread": str(made.spills) if known else _UNKNOWN,
-        "shared memory of a block": f"{made.shared_bytes or 0} bytes",
+        "shared memory of a CTA": f"{made.shared_bytes or 0} bytes",
     }
     if made.registers is not None:
         arch = str(listings.variant.target.capability)
@@ -60,7 +60,7 @@ def static_profile(listings: Listings) -> dict[str, str]:
         if found is not None:
             share = found.warps / found.most_warps
             facts["occupancy"] = (
-                f"{share:.0%} ({found.blocks} blocks, {found.warps} of {found.most_warps} warps a processor)"
+                f"{share:.0%} ({found.blocks} CTAs, {found.warps} of {found.most_warps} warps of an SM)"
             )
             facts["limited by"] = found.limiter
     return facts

@@ -1,6 +1,6 @@
 """Samples of program counters: where warps of kernels are, and what they wait for, from libcupti's PC sampling API.
 
-Every 2^n cycles each processor notes for one of its warps the instruction that it is at, and why it does not go on.
+Every 2^n cycles each SM notes for one of its warps the instruction that it is at, and why it does not go on.
 CUPTI adds these up by kernel, instruction and reason.
 """
 

@@ -123,16 +123,16 @@ def test_every_instruction_is_counted(case: tuple[str, str, str, str]) -> None:
 def test_the_profile_is_that_of_the_compiled_kernel() -> None:
     made = listed(*CASES[1])
     facts = static_profile(made)
-    assert facts["shared memory of a block"] == f"{made.metadata.shared_bytes} bytes"
-    assert facts["threads of a block"] == str(made.metadata.num_threads)
+    assert facts["shared memory of a CTA"] == f"{made.metadata.shared_bytes} bytes"
+    assert facts["threads of a CTA"] == str(made.metadata.num_threads)
     if made.metadata.registers is None:
         assert "no assembler" in facts["registers of a thread"]
         assert "occupancy" not in facts
     else:
         assert facts["registers of a thread"] == str(made.metadata.registers)
-        # 160 threads of 58 registers: 2,048 a warp, 8 warps a quarter of the processor, 32 of its 64.
+        # 160 threads of 58 registers: 2,048 a warp, 8 warps a quarter of the SM, 32 of its 64.
         assert (made.metadata.num_threads, made.metadata.registers) == (160, 58)
-        assert facts["occupancy"] == "47% (6 blocks, 30 of 64 warps a processor)"
+        assert facts["occupancy"] == "47% (6 CTAs, 30 of 64 warps of an SM)"
         assert facts["limited by"] == "registers"
 
 
