@@ -191,3 +191,21 @@ def test_const_parameters_are_const_in_launches():
 def test_missing_attributes_are_unknown_names():
     with pytest.raises(UnknownName, match="nothing"):
         triton.compile(ask_nothing, {"x": "*fp32"})
+
+
+@triton.jit
+def between(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    inside = (1 <= x < n).to(tl.int32)
+    tl.store(o_ptr + i, inside + 10 * (0 < x <= 3 < n).to(tl.int32))
+    calls = 0
+    if 2 < (calls := calls + 5) <= n != 3:
+        tl.store(o_ptr, calls)
+
+
+def test_comparisons_of_tiles_are_chained(launch) -> None:
+    x = np.arange(16, dtype=np.int32)
+    expected = ((x >= 1) & (x < 7)) + 10 * ((x > 0) & (x <= 3))
+    expected[0] = 5
+    assert launch(between, (1,), x, np.zeros(16, np.int32), 7, BLOCK=16)[1].tolist() == expected.tolist()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections.abc import Sequence
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import TypeGuard, TypeVar, cast
@@ -61,8 +62,8 @@ _Binding = TypeVar("_Binding", ast.Assign, ast.NamedExpr)
 
 
 class _Rewriting(ast.NodeTransformer):
-    """``x and y`` becomes ``joined(held := x, unread if settled(held, False, effects) else y, False)``, and ``n = x``
-    becomes ``n = assigned(x)``."""
+    """``x and y`` becomes ``joined(held := x, unread if settled(held, False, effects) else y, False)``, so do chains of
+    comparisons, and ``n = x`` becomes ``n = assigned(x)``."""
 
     def __init__(self) -> None:
         self.held = 0
@@ -118,17 +119,39 @@ class _Rewriting(ast.NodeTransformer):
         return announced
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
-        by = ast.Constant(isinstance(node.op, ast.Or))
         effects = [_has_effects(value) for value in node.values]
-        operands: list[ast.expr] = [self.visit(value) for value in node.values]
+        self.generic_visit(node)
+        return ast.copy_location(self._joined(node.values, effects, isinstance(node.op, ast.Or)), node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        """``x < y < z`` is ``x < y and y < z``, with ``y`` evaluated once."""
+        effects = [_has_effects(value) for value in node.comparators]
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        left = node.left
+        pairs: list[ast.expr] = []
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            held, again = self._hold(right) if len(pairs) < len(node.ops) - 1 else (right, right)
+            pairs.append(ast.Compare(left, [op], [held]))
+            left = again
+        return ast.copy_location(self._joined(pairs, effects, by=False), node)
+
+    def _joined(self, operands: Sequence[ast.expr], effects: Sequence[bool], by: bool) -> ast.expr:
+        """``and`` of the operands, or, ``by`` True, ``or``."""
         first = operands[0]
         for other, has_effects in zip(operands[1:], effects[1:], strict=True):
-            self.held += 1
-            name = f"joined.{self.held}"
-            held = ast.NamedExpr(ast.Name(name, ast.Store()), first)
-            settled = _call(_SETTLED, ast.Name(name, ast.Load()), by, ast.Constant(has_effects))
-            first = _call(_JOINED, held, ast.IfExp(settled, ast.Name(_UNREAD, ast.Load()), other), by)
-        return ast.copy_location(first, node)
+            held, again = self._hold(first)
+            settled = _call(_SETTLED, again, ast.Constant(by), ast.Constant(has_effects))
+            unread = ast.Name(_UNREAD, ast.Load())
+            first = _call(_JOINED, held, ast.IfExp(settled, unread, other), ast.Constant(by))
+        return first
+
+    def _hold(self, value: ast.expr) -> tuple[ast.expr, ast.expr]:
+        """``value`` with a name for what it gives, and that name."""
+        self.held += 1
+        name = f"joined.{self.held}"
+        return ast.NamedExpr(ast.Name(name, ast.Store()), value), ast.Name(name, ast.Load())
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
