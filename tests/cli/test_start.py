@@ -66,7 +66,7 @@ def test_reader_that_goes_away_leaves_no_traceback(run_process, examples: Path):
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     errors = process.stderr.read()
-    assert process.wait(60) == 1
+    assert process.wait(60) == 141
     assert errors == ""
 
 
