@@ -6,7 +6,6 @@ import gc
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from _pytest.assertion import rewrite
 from hypothesis import Phase, settings
 
 if TYPE_CHECKING:
@@ -40,24 +38,6 @@ settings.register_profile("nightly", max_examples=5000, deadline=None)
 # For benchmarks/mutants.py: that a test fails is enough, its smallest example is not wanted.
 settings.register_profile("mutants", derandomize=True, deadline=None, phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("DEUTERON_TEST_PROFILE", "ci"))
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Every worker of xdist collects all files. Of a clean checkout each would rewrite the asserts of all, which is two
-    thirds of collecting: it rewrites its share, and finds those of the others in the cache."""
-    worker = getattr(session.config, "workerinput", None)
-    if worker is None or sys.dont_write_bytecode:
-        return
-    here = Path(__file__).parent
-    files = [file for pattern in ("test_*.py", "conftest.py") for file in here.rglob(pattern)]
-    files.sort(key=lambda file: (-file.stat().st_size, file))
-    state = session.config.stash[rewrite.assertstate_key]
-    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
-        folder = rewrite.get_cache_dir(file)
-        cached = folder / (file.stem + rewrite.PYC_TAIL)
-        if rewrite._read_pyc(file, cached) is None and rewrite.try_makedirs(folder):
-            source, code = rewrite._rewrite_test(file, session.config)
-            rewrite._write_pyc(state, code, source, cached)
 
 
 def pytest_collection_finish() -> None:
