@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -62,6 +62,20 @@ def open_ingest(service: tuple[ServiceContext, str]) -> Iterator[Callable[[str],
         store.close()
 
 
+@contextmanager
+def half_told(
+    service: tuple[ServiceContext, str], events: list[dict[str, Any]], tmp_path: Path
+) -> Iterator[tuple[Reporter, MovingLink, Spool]]:
+    """A run whose first two events are acknowledged."""
+    context, job_id = service
+    link, spool = MovingLink(context.ingest), Spool(tmp_path / "spool", job_id, RUN)
+    with Reporter(cast(Link, link), spool, job_id, RUN) as reporter:
+        for event in events[:2]:
+            reporter.emit(event)
+        assert reporter.drain(30)
+        yield reporter, link, spool
+
+
 def found(ingest: Ingest, job_id: str) -> tuple[JobState, list[str], int]:
     """State, trials and records of a job."""
     with ingest.store.read() as tx:
@@ -78,11 +92,7 @@ def test_a_run_begins_again_where_a_replica_lagged(
 ) -> None:
     """Its job succeeded with shapes missing: what was acknowledged before is in no other database."""
     (context, job_id), (*events, end) = service, tune_events(trials=4)
-    link, spool = MovingLink(context.ingest), Spool(tmp_path / "spool", job_id, RUN)
-    with Reporter(cast(Link, link), spool, job_id, RUN) as reporter:
-        for event in events[:2]:
-            reporter.emit(event)
-        assert reporter.drain(30)
+    with half_told(service, events, tmp_path) as (reporter, link, spool):
         with closing(sqlite3.connect(context.settings.home / "deuteron.db")) as database:
             database.execute("VACUUM INTO ?", (str(tmp_path / "replica.db"),))
         for event in events[2:-1]:
@@ -101,11 +111,7 @@ def test_no_run_goes_on_from_a_backup_but_its_trials_are_kept(
     service: Any, open_ingest: Callable[[str], Ingest], tune_events: Events, tmp_path: Path
 ) -> None:
     (context, job_id), (*events, end) = service, tune_events(trials=4)
-    link, spool = MovingLink(context.ingest), Spool(tmp_path / "spool", job_id, RUN)
-    with Reporter(cast(Link, link), spool, job_id, RUN) as reporter:
-        for event in events[:2]:
-            reporter.emit(event)
-        assert reporter.drain(30)
+    with half_told(service, events, tmp_path) as (reporter, link, _):
         back_up(context.settings, tmp_path / "made.zip")
         for event in events[2:]:
             reporter.emit(event)
