@@ -29,6 +29,8 @@ FINAL_ROUNDS = 20_000
 # tens of percent.
 RACE_SHARE = 0.6
 RACE_SECONDS, FINAL_SECONDS = 3.0, 12.0
+# What follows a race in any case: checks and rounds in two processes, and larger shapes.
+AFTER_RACE_SECONDS = 1.3
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Races:
         alive = list(range(len(configs)))
         last: Raced | None = None
         began, started_at = time.monotonic(), utc_now()
-        limit = self.search.seconds_for(RACE_SHARE, RACE_SECONDS) / len(RACE_ROUNDS)
+        limit = self.search.seconds_for(RACE_SHARE, RACE_SECONDS, AFTER_RACE_SECONDS) / len(RACE_ROUNDS)
         for stage, rounds in enumerate(RACE_ROUNDS):
             self.search.check_cancelled()
             raced, alive = self._race_sound(configs, alive, rounds, limit, stage)

@@ -60,11 +60,12 @@ class SearchRun:
         """Whether this part of the time is over."""
         return self.seconds is not None and time.monotonic() - self._began > share * self.seconds
 
-    def seconds_for(self, share: float, usual: float) -> float:
-        """What a phase may take: ``share`` of the time that is left, never more than usual."""
+    def seconds_for(self, share: float, usual: float, after: float = 0.0) -> float:
+        """What a phase may take: ``share`` of the time that is left, never more than usual. ``after``: seconds of it
+        that what follows takes in any case."""
         if self.seconds is None:
             return usual
-        left = self._began + self.seconds - time.monotonic()
+        left = self._began + self.seconds - time.monotonic() - after
         return min(usual, max(0.0, left) * share)
 
     def race_seed(self, stage: int) -> int:

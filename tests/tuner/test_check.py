@@ -22,8 +22,9 @@ from deuteron.compiler.runtime.variant import pipeline
 from deuteron.tuner import Problem, resolve_workload
 from deuteron.tuner.errors import WorkloadError
 from deuteron.tuner.evaluate import check
-from deuteron.tuner.evaluate.check import LEAST_OFTEN, SMALL_DIM, Checker, cut_problem, run_once
+from deuteron.tuner.evaluate.check import LEAST_OFTEN, Checker, run_once
 from deuteron.tuner.evaluate.compilation import compile_variant
+from deuteron.tuner.evaluate.cut import SMALL_DIM, cut_problem
 from deuteron.tuner.evaluate.messages import Prepare, Race, Screen
 from deuteron.tuner.evaluate.session import ChildSession
 from deuteron.tuner.measure import sampling

@@ -75,7 +75,8 @@ def test_a_file_system_without_locks_is_not_waited_for(tmp_path: Path) -> None:
 import errno
 def refuses(*_):
     raise OSError(errno.ENOLCK, "no locks")
-cores.fcntl.flock = refuses
+import fcntl
+fcntl.flock = refuses
 cores._PATIENCE_SECONDS = 1e6
 """
     assert told(broken + IN_TURN, tmp_path, 8) == [2, 2, 2, 2]

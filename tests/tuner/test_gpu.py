@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Budget, JobSpec, builtin_workload, resolve_workload, tune_locally
 from deuteron.tuner.evaluate.comparison import BLOCK, PROGRAMS, device_comparison
+from deuteron.tuner.evaluate.products import Multiplier, multiplier_for
 from deuteron.tuner.evaluate.untouched import Untouched
 from deuteron.tuner.events import TrialFinished, TuneEvent
 from deuteron.tuner.trial import Trial
@@ -66,6 +68,25 @@ def test_gpus_compare_every_dtype(dtype: str) -> None:
         got = values.copy()
         got[place] = 1 - got[place].astype(int)
         assert made.worst(device.array(got)) > 1
+
+
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(2500, 3000, 3300), (4096, 4096, 4096), (1, 8192, 8192)])
+def test_gpus_take_products_of_references(rows: int, columns: int, depth: int) -> None:
+    """In float64, and as NumPy does."""
+    device = get_device("cuda:0")
+    multiplier = Multiplier(device, nullcontext, least=0)
+    rng = np.random.default_rng(rows)
+    a, b = rng.standard_normal((rows, depth)), rng.standard_normal((depth, columns))
+    made = multiplier.of(a) @ b
+    assert multiplier.taken == 1
+    np.testing.assert_allclose(made, a @ b, rtol=1e-9, atol=1e-9)
+
+
+def test_what_is_expected_of_large_products_is_taken_there(tmp_path: Path) -> None:
+    shape = {"M": 4096, "N": 4096, "K": 4096}
+    trials, _ = tune(JobSpec(builtin_workload("matmul"), (shape,), ("bf16",), "cuda:0", Budget(2), seed=1), tmp_path)
+    fast = multiplier_for(get_device("cuda:0"), nullcontext) is not None
+    assert {fast} == {"taken on the GPU" in (trial.reference or "") for trial in trials if trial.status == "ok"}
 
 
 @pytest.mark.parametrize("dtype", ["u8", "u16", "u32", "u64"])

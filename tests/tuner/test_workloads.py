@@ -21,8 +21,9 @@ from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets import Target
 from deuteron.tuner import BUILTINS, Expression, Problem, WorkloadSpec, builtin_workload
 from deuteron.tuner.errors import WorkloadError
-from deuteron.tuner.evaluate.check import INTERPRETED_ELEMENTS, cut_problem, interpret, small_case
+from deuteron.tuner.evaluate.check import interpret
 from deuteron.tuner.evaluate.compilation import compile_variant
+from deuteron.tuner.evaluate.cut import INTERPRETED_ELEMENTS, cut_problem, small_case
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Tensor, workload_from_json
 from deuteron.tuner.workloads.inferred import infer_workload

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
+import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, TypeAlias
 
 from deuteron.compiler.ir.parser import parse_function
 from deuteron.compiler.runtime.arrays.dtypes import numpy_dtype
@@ -17,11 +16,9 @@ from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.targets.interpreter.launch import run
 from deuteron.compiler.tile.matmul import Dot
 
-from ..codec import Scalar
-from ..errors import SpaceError, WorkloadError
-from ..expression import Expression
+from ..errors import WorkloadError
 from ..space import Configuration
-from ..workloads import LaunchPlan, Problem, Tensor, WorkloadSpec
+from ..workloads import LaunchPlan, Problem, Tensor
 from ..workloads.inputs import count_poison, make_tensors, poisons
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
@@ -29,22 +26,19 @@ from ..workloads.widen import count_nan, widened
 from .comparison import Judge
 from .compilation import compile_variant
 from .cores import cores_of_all
+from .cut import small_case
 from .processes import MEASURING_PROCESSES
 from .tensors import Tensors
+from .turns import chunk, gpu_name
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from deuteron.compiler.runtime.device import Device, DeviceArray, DeviceProperties
+    from deuteron.compiler.runtime.device import Device, DeviceArray
     from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 
 Compiled: TypeAlias = "Callable[[Configuration], tuple[CompiledKernel, LaunchPlan]]"
 
-# The interpreter runs some 10^5 elements a second: dims are cut to about this, keeping divisibility by 16.
-SMALL_DIM = 96
-INTERPRETED_ELEMENTS = 1 << 20
-# Dims stay multiples of what they are divided by, up to this.
-LARGEST_PERIOD = 1024
 #: How often a configuration is checked before it is stored: for so many seconds, within these numbers of launches.
 LEAST_OFTEN, MOST_OFTEN, OFTEN_SECONDS = 4, 32, 0.05
 
@@ -127,7 +121,7 @@ class Checker:
             worst = max(worst, found.worst)
         return Comparison(worst)
 
-    def _expectation(self, seed: int, default: Configuration) -> tuple[list[dict[str, np.ndarray]], str]:
+    def _expectation(self, seed: int, default: Configuration) -> tuple[list[Mapping[str, np.ndarray]], str]:
         """What outputs hold after a launch over either poison, and what says so."""
         name = self._problem.spec.reference
         if name != INTERPRETER:
@@ -136,14 +130,13 @@ class Checker:
                 for tensor in self._problem.spec.tensors
                 if tensor.role != "output"
             }
-            with _enough_cores(self._device):
-                expected = find_reference(name)(inputs, self._problem.scalars)
+            expected, by = _referred(name, inputs, self._problem, self._device)
             self._check_shapes(expected)
-            return [expected, expected], f"NumPy float64 {name}"
+            return [expected, expected], by
         small, config = small_case(self._problem, self._device.properties, default)
         where = ", ".join(f"{dim}={size}" for dim, size in small.dims.items())
         missing = self._check_with_interpreter(small, seed, config, where)
-        over = [self._result(default, 0)]
+        over: list[Mapping[str, np.ndarray]] = [self._result(default, 0)]
         # Integers that a kernel adds to what is there look like any others.
         twice = any(self._holds_poison(t, over[0]) or over[0][t.name].dtype.kind in "iub" for t in self._outputs)
         over.append(self._result(default, 1) if twice else over[0])
@@ -271,15 +264,24 @@ def unwritten_elements(first: np.ndarray, second: np.ndarray) -> int:
     return count_poison(first[kept], before)
 
 
-@contextmanager
-def _enough_cores(device: Device) -> Iterator[None]:
-    """On a CPU all are ours; beside a GPU others prepare."""
-    properties = device.properties
-    if properties.kind != "cuda":
-        yield
-        return
-    with cores_of_all(MEASURING_PROCESSES, properties.uuid or device.name.replace(":", "-")):
-        yield
+def _referred(
+    name: str, inputs: Mapping[str, np.ndarray], problem: Problem, device: Device
+) -> tuple[Mapping[str, np.ndarray], str]:
+    """What the reference of that name gives for ``inputs`` in float64, and what says so. On a CPU all cores are ours;
+    beside a GPU others prepare, and the GPU may be faster."""
+    reference, says = find_reference(name), f"NumPy float64 {name}"
+    if device.properties.kind != "cuda":
+        return reference(inputs, problem.scalars), says
+    from .products import multiplier_for  # lazy: only GPUs multiply for references
+
+    gpu = gpu_name(device)
+    multiplier = multiplier_for(device, functools.partial(chunk, gpu))
+    if multiplier is not None:
+        inputs = {name: multiplier.of(values) for name, values in inputs.items()}
+    with cores_of_all(MEASURING_PROCESSES, gpu):
+        expected = reference(inputs, problem.scalars)
+    taken = multiplier is not None and multiplier.taken
+    return expected, f"{says}, products taken on the GPU and verified by NumPy" if taken else says
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,76 +309,6 @@ def run_time_arguments(kernel: CompiledKernel, problem: Problem, arrays: Mapping
     """What a launch passes, in signature order. Integers that are 1 are part of the code and not passed."""
     values: dict[str, object] = {**problem.scalars, **arrays}
     return [values[name] for name in kernel.signature]
-
-
-def small_case(
-    problem: Problem, device: DeviceProperties, default: Configuration
-) -> tuple[Problem, Mapping[str, Scalar]]:
-    """The problem at a shape that the interpreter can run, and the configuration to check there.
-
-    Constraints over dims hold at the real shape, not at any: dims that the broken ones name grow until ``default`` is
-    valid, as it is at the real shape; and so do those of tensors that would have no elements. Once the tensors have
-    more than :data:`INTERPRETED_ELEMENTS` the nearest valid configuration stands in for it, if there is one.
-    """
-    limits = dict.fromkeys(problem.dims, SMALL_DIM)
-    while True:
-        small = cut_problem(problem, limits)
-        space = small.full_space(device)
-        empty = empty_axes(small)
-        growing = cut_too_far([*space.violations(default), *empty], small, problem)
-        if not growing:
-            return small, default
-        if not empty and small.elements > INTERPRETED_ELEMENTS:
-            with suppress(SpaceError):
-                return small, space.nearest(default)
-        for dim in growing:
-            limits[dim] *= 2
-
-
-def cut_too_far(broken: Iterable[str], small: Problem, problem: Problem) -> set[str]:
-    """The dims that ``broken`` constraints, or expressions, name and that are smaller in ``small``."""
-    cut = {dim for dim, size in small.dims.items() if size < problem.dims[dim]}
-    return {dim for text in broken for dim in Expression.parse(text).names & cut}
-
-
-def cut_problem(problem: Problem, limits: Mapping[str, int]) -> Problem:
-    """The problem with every dim cut to about its limit. Remainders by 16 are kept, so that what launches know about
-    divisibility stays the same; and dims that are multiples of a number by which the workload divides (groups of 128
-    weights that share a scale) stay multiples of it."""
-    divisors = _divisors(problem.spec)
-    dims = {dim: _cut(size, limits[dim], divisors) for dim, size in problem.dims.items()}
-    return Problem(problem.spec, dims, problem.dtype)
-
-
-def _cut(size: int, limit: int, divisors: set[int]) -> int:
-    period = 16
-    for divisor in sorted(divisors):
-        together = math.lcm(period, divisor)
-        if size % divisor == 0 and together <= LARGEST_PERIOD:
-            period = together
-    rest = -(-limit // period) * period
-    return size if size <= rest + period else rest + size % period
-
-
-def _divisors(spec: WorkloadSpec) -> set[int]:
-    """Numbers by which sizes may be divided: those in the workload's expressions, and constexprs that it fixes."""
-    texts = [*(text for tensor in spec.tensors for text in tensor.shape), *spec.scalars.values(), *spec.grid]
-    divided = (
-        node.right for text in texts for node in ast.walk(ast.parse(text.strip(), mode="eval")) if _divides(node)
-    )
-    written = {part.value for part in divided if isinstance(part, ast.Constant)}
-    fixed = {value for value in spec.constexprs.values() if not isinstance(value, bool)}
-    return {number for number in written | fixed if isinstance(number, int) and number > 1}
-
-
-def _divides(node: ast.AST) -> TypeGuard[ast.BinOp]:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div)
-
-
-def empty_axes(problem: Problem) -> list[str]:
-    """Expressions of tensor sizes that give none at this shape."""
-    sizes = (text for tensor in problem.spec.tensors for text in tensor.shape)
-    return [text for text in sizes if Expression.parse(text).evaluate_number(problem.names) < 1]
 
 
 def interpret(

@@ -21,7 +21,8 @@ from ..space import Configuration, Space
 from ..workloads import Problem
 from ..workloads.inputs import make_tensors
 from ..workloads.tolerance import Expected, compare_all
-from .check import cut_problem, empty_axes, interpret
+from .check import interpret
+from .cut import cut_problem, empty_axes
 
 #: Elements of all tensors of a shape at which both are interpreted.
 MOST_ELEMENTS = 1 << 20

@@ -27,7 +27,8 @@ from ..workloads.inputs import count_poison, poisons
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Expected, compare_all
 from ..workloads.widen import count_nan, widened
-from .check import SMALL_DIM, Ran, cut_problem, cut_too_far, empty_axes, run_once, unwritten_elements
+from .check import Ran, run_once, unwritten_elements
+from .cut import SMALL_DIM, cut_problem, cut_too_far, empty_axes
 from .messages import Extended
 
 if TYPE_CHECKING:

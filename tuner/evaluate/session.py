@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ from .messages import (
     ShownLine,
 )
 from .processes import MEASURING_PROCESSES
+from .turns import gpu_name, timing
 
 if TYPE_CHECKING:
     from deuteron.compiler.runtime.device import Device
@@ -56,6 +57,12 @@ MOST_LOOKS = 4
 def now_and_then(wrong: str) -> str:
     """Says of one that was right before it was timed what it did later."""
     return f"{wrong} (not in its first launch: its programs may race)"
+
+
+def _nobody_beside(device: Device) -> AbstractContextManager[None]:
+    """While kernels are timed on a GPU no other process of ours computes there. Those that measure on a CPU compute
+    nothing meanwhile."""
+    return timing(gpu_name(device)) if device.properties.kind == "cuda" else nullcontext()
 
 
 class ChildSession:
@@ -127,7 +134,8 @@ class ChildSession:
         if not comparison.ok:
             return screened
         stopwatch = self._stopwatch(device)
-        look = first_look(stopwatch, checker.launch(request.config), request.best_ns)
+        with _nobody_beside(device):
+            look = first_look(stopwatch, checker.launch(request.config), request.best_ns)
         measured = time.perf_counter()
         wrong = checker.damage()
         if wrong is None and not look.hopeless:
@@ -156,17 +164,18 @@ class ChildSession:
         checked = time.perf_counter()
         stopwatch = self._stopwatch(device)
         launches = [checker.launch(request.configs[i]) for i in sound]
-        rounds = interleaved_rounds(
-            stopwatch,
-            launches,
-            rounds=request.rounds,
-            seconds=request.seconds,
-            seed=request.seed,
-            enough=is_settled if request.final else None,
-            least_seconds=LEAST_SECONDS if request.final else 0.0,
-        )
-        short = short_ones(rounds.times) if request.final else []
-        replays = replayed(device, [launches[i] for i in short], request.seed) if short else None
+        with _nobody_beside(device):
+            rounds = interleaved_rounds(
+                stopwatch,
+                launches,
+                rounds=request.rounds,
+                seconds=request.seconds,
+                seed=request.seed,
+                enough=is_settled if request.final else None,
+                least_seconds=LEAST_SECONDS if request.final else 0.0,
+            )
+            short = short_ones(rounds.times) if request.final else []
+            replays = replayed(device, [launches[i] for i in short], request.seed) if short else None
         measured = time.perf_counter()
         if request.final:
             errors = self._wrong_after_rounds(checker, request.configs, errors)

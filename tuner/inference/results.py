@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from deuteron.compiler.errors import DeuteronError
 
 from ..codec import Scalar
-from ..evaluate.check import SMALL_DIM, cut_problem, interpret
+from ..evaluate.check import interpret
+from ..evaluate.cut import SMALL_DIM, cut_problem
 from ..space import Parameter, Space
 from ..workloads import Problem
 from ..workloads.inputs import make_tensors
