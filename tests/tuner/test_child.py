@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from deuteron.compiler import get_device
+from deuteron.tuner.codec import JsonObject
 from deuteron.tuner.evaluate import session
 from deuteron.tuner.evaluate.child import ChildCrashed, ChildProcess, ChildTimeout, _tail
 from deuteron.tuner.evaluate.compile_pool import CompilePool
@@ -23,6 +24,7 @@ from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.evaluate.started import StartedProgram
 from deuteron.tuner.measure.sampling import Rounds
 from deuteron.tuner.measure.stopping import is_settled
+from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Problem, builtin_workload
 from deuteron.tuner.workloads.tolerance import Comparison
 
@@ -186,6 +188,19 @@ def test_descriptors_may_have_large_numbers(child: ChildProcess, pool: CompilePo
     assert ask(child, "ok")["status"] == "ok"
     assert child.fileno() > 1023
     assert pool.result({"deed": "ok"}).status == "ok"
+
+
+def test_pool_fills_the_cache_for_other_problems(pool: CompilePool) -> None:
+    """Each in a process that was told of it, in place of what had not begun; outcomes are those of its own problem."""
+    other: JsonObject = {"workload": {"name": "w"}, "dims": {"n": 7}}
+    configs: list[Configuration] = [{"deed": deed, "at": at} for at, deed in enumerate(("slow", "slow", "hang"))]
+    slow, first, never = configs
+    for config in (slow, first, never):
+        pool.submit(config)
+    pool.fill_cache([(other, {"deed": "ok"}), (other, {"deed": "ok"}), (other, slow)])
+    pool.settle()
+    assert not pool.is_done([{"deed": "ok"}, never]) and pool.is_done([slow]) and pool.is_done([first])
+    assert "n" not in pool.result({"deed": "ok"}).metrics
 
 
 def test_pool_settles(pool: CompilePool) -> None:

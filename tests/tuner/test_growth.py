@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Problem, builtin_workload, resolve_workload
 from deuteron.tuner.evaluate import growth
-from deuteron.tuner.evaluate.check import Ran
 from deuteron.tuner.evaluate.messages import Extended
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import WorkloadSpec
@@ -181,21 +179,20 @@ def test_what_takes_too_long_or_is_too_large_is_not_assumed(described, monkeypat
 
 
 def test_what_is_tried_first_is_known_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one dimension after the other, so that it can be compiled while others are timed."""
+    """Of one dimension after the other and of all, so that it can be compiled while others are timed."""
     problem = Problem(builtin_workload("matmul"), {"M": 64, "N": 64, "K": 64}, "f32")
     device, config = get_device("cpu"), problem.default(problem.full_space(get_device("cpu").properties), "cpu")
     tried: list[dict[str, int]] = []
 
-    def noted(larger: Problem, *rest: object) -> Ran:
+    def right(growing: growth._Growing, larger: Problem) -> None:
         tried.append(dict(larger.dims))
-        raise LaunchError("not tried")
 
-    monkeypatch.setattr(growth, "run_once", noted)
-    monkeypatch.setattr(growth, "_TRIES", 1)
-    growth.extend(problem, device, config, seed=3)
+    monkeypatch.setattr(growth._Growing, "_wrong_at", right)
+    assert growth.extend(problem, device, config, seed=3).together
     first = growth.tried_first(problem, device.properties, config)
     assert [larger.dims for larger in first] == tried
-    assert [larger.dims[dim] for dim, larger in zip("MNK", first, strict=True)] == [511, 511, 511]
+    assert [larger.dims[dim] for dim, larger in zip("MNK", first, strict=False)] == [511, 511, 511]
+    assert [*first[3].dims.values()] == [511, 511, 511] and len(first) == 4
 
 
 def test_sizes_are_cut_no_further_than_constraints_allow() -> None:

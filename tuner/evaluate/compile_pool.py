@@ -21,13 +21,23 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """A configuration of the problem that ``prepare`` says; ``problem`` is its number."""
+
+    key: str
+    config: Configuration
+    problem: int
+    prepare: JsonObject
+
+
 @dataclass
 class _Slot:
     """``problem``: of which one the process was told last. ``preparing``: the number of that request while its answer
-    is still to come; ``compiling``: of the request for ``key``."""
+    is still to come; ``compiling``: of the request for ``wanted``."""
 
     child: ChildProcess
-    key: str | None = None
+    wanted: _Wanted | None = None
     deadline: float = 0.0
     problem: int = 0
     preparing: int | None = None
@@ -50,28 +60,36 @@ class CompilePool:
         command: Sequence[str] = WORKER,
         nursery: Nursery | None = None,
     ) -> None:
-        self._prepare, self._problem = prepare, 1
+        self._prepare, self._problem, self._problems = prepare, 1, 1
         self._timeout = timeout
         self.workers = workers or default_workers()
         self._slots = [_Slot(ChildProcess(command, nursery)) for _ in range(self.workers)]
-        self._queue: deque[tuple[str, Configuration]] = deque()
+        self._queue: deque[_Wanted] = deque()
         self._results: dict[str, Compiled] = {}
 
     def prepare(self, prepare: JsonObject) -> None:
         """Go over to another problem. What is compiled for the one before is brought to its end and forgotten."""
-        self._prepare = prepare
-        self._problem += 1
+        self._prepare, self._problem = prepare, self._number()
         self._queue.clear()
         self._results.clear()
 
     def submit(self, config: Configuration) -> None:
         """Compile ``config`` as soon as a process is free, unless that was asked for before."""
         key = config_key(config)
-        busy = {slot.key for slot in self._slots if slot.problem == self._problem}
-        busy |= {queued for queued, _ in self._queue}
+        busy = {wanted.key for wanted in self._under_way() if wanted.problem == self._problem}
         if key not in self._results and key not in busy:
-            self._queue.append((key, config))
+            self._queue.append(_Wanted(key, config, self._problem, self._prepare))
             self._start_waiting()
+
+    def fill_cache(self, wanted: Sequence[tuple[JsonObject, Configuration]]) -> None:
+        """Compile configurations, each of a problem of its own, for whoever looks into the shared cache later, in place
+        of what no process has begun yet. There is no outcome."""
+        self._queue.clear()
+        for prepare, config in wanted:
+            key = config_key(config)
+            if not any(other.key == key and other.prepare == prepare for other in self._under_way()):
+                self._queue.append(_Wanted(key, config, self._number(), prepare))
+        self._start_waiting()
 
     def result(self, config: Configuration) -> Compiled:
         """The outcome for ``config``, submitted here if it was not before."""
@@ -93,22 +111,22 @@ class CompilePool:
     def is_done(self, configs: Sequence[Configuration]) -> bool:
         """Whether there is an outcome for one of ``configs``; never waits for a compilation."""
         for slot in self._slots:
-            while slot.key is not None and slot.child.arrived:
+            while slot.wanted is not None and slot.child.arrived:
                 self._take(slot)
         return any(config_key(config) in self._results for config in configs)
 
     def settle(self) -> None:
         """Wait until nothing is compiling: timing on the same cores must not be disturbed."""
-        while self._queue or any(slot.key is not None for slot in self._slots):
+        while self._queue or any(slot.wanted is not None for slot in self._slots):
             self._wait_for_one()
 
     def rest(self) -> None:
         """Nothing more is wanted for now. End the processes that are at work."""
         self._queue.clear()
         for slot in self._slots:
-            if slot.key is not None:
+            if slot.wanted is not None:
                 slot.child.kill()
-                slot.key = None
+                slot.wanted = None
 
     def close(self) -> None:
         """End the processes, all at the same time; what was still compiling is lost."""
@@ -117,15 +135,23 @@ class CompilePool:
         for slot in self._slots:
             slot.child.kill()
 
+    def _under_way(self) -> list[_Wanted]:
+        """What is compiled or will be."""
+        return [*(slot.wanted for slot in self._slots if slot.wanted is not None), *self._queue]
+
+    def _number(self) -> int:
+        self._problems += 1
+        return self._problems
+
     def _start_waiting(self) -> None:
         for slot in self._slots:
-            if slot.key is None and self._queue:
-                slot.key, config = self._queue.popleft()
+            if slot.wanted is None and self._queue:
+                slot.wanted = wanted = self._queue.popleft()
                 try:
-                    told = slot.problem == self._problem and slot.child.running
-                    slot.problem = self._problem
-                    slot.preparing = None if told else slot.child.send("prepare", self._prepare)
-                    slot.compiling = slot.child.send("compile", Compile(config).to_json())
+                    told = slot.problem == wanted.problem and slot.child.running
+                    slot.problem = wanted.problem
+                    slot.preparing = None if told else slot.child.send("prepare", wanted.prepare)
+                    slot.compiling = slot.child.send("compile", Compile(wanted.config).to_json())
                     slot.deadline = time.monotonic() + self._timeout  # a template may have had to start before
                 except ChildCrashed as error:
                     self._finish(slot, Compiled("crashed", str(error)))
@@ -133,7 +159,7 @@ class CompilePool:
     def _wait_for_one(self) -> None:
         """Take the next answer or run into the next deadline."""
         self._start_waiting()
-        working = [slot for slot in self._slots if slot.key is not None]
+        working = [slot for slot in self._slots if slot.wanted is not None]
         if not working:
             return
         readable = [slot.child for slot in working if slot.child.answered]
@@ -165,7 +191,7 @@ class CompilePool:
         self._finish(slot, Compiled.from_json(answer))
 
     def _finish(self, slot: _Slot, compiled: Compiled) -> None:
-        if slot.key is not None and slot.problem == self._problem:
-            self._results[slot.key] = compiled
-        slot.key = None
+        if slot.wanted is not None and slot.problem == self._problem:
+            self._results[slot.wanted.key] = compiled
+        slot.wanted = None
         self._start_waiting()

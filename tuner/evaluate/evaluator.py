@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -18,6 +17,8 @@ from .processes import Processes
 
 #: A configuration hangs that takes so many times as long as any that worked, but no sooner than after these seconds.
 HANGING, LEAST_SCREEN_SECONDS = 100.0, 20.0
+#: For larger problems so many variants are compiled ahead: of a final of three all, where a problem has three dims.
+MOST_LARGER = 12
 
 
 class Evaluator(Protocol):
@@ -213,15 +214,16 @@ class LocalEvaluator:
         return Extended.from_json(self._measuring.request("extend", request, self._timeout))
 
     def _compile_larger(self, configs: Sequence[Configuration]) -> None:
-        """Begin to compile the first of ``configs``, one of which will be extended, for larger problems: as many as the
-        pool does at once, now that nothing else waits for it. On a CPU that would disturb what is timed."""
+        """Begin to compile ``configs``, one of which will be extended, for larger problems, first what challenges the
+        default, now that nothing else waits for the pool. On a CPU that would disturb what is timed."""
         if self.exclusive:
             return
-        wanted = ((config, problem) for config in (*configs[1:], *configs[:1]) for problem in self._larger(config))
-        for config, problem in itertools.islice(wanted, self.workers):
-            self._pool.prepare(replace(self._base, dims=problem.dims).to_json())
-            self._pool.submit(config)
-        self._pool.prepare(self._base.to_json())
+        wanted = [
+            (replace(self._base, dims=problem.dims).to_json(), config)
+            for config in (*configs[1:], *configs[:1])
+            for problem in self._larger(config)
+        ]
+        self._pool.fill_cache(wanted[:MOST_LARGER])
 
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""

@@ -64,12 +64,14 @@ def extend(problem: Problem, device: Device, config: Configuration, seed: int) -
 
 
 def tried_first(problem: Problem, properties: DeviceProperties, config: Configuration) -> list[Problem]:
-    """The problem at the shapes at which :func:`extend` begins with each dimension, as far as it runs ``config`` on the
-    device there: sizes that are no multiples, which are code of their own."""
+    """The problem at the shapes at which :func:`extend` begins with each dimension and with all, as far as it runs
+    ``config`` on the device there: sizes that are no multiples, which are code of their own."""
     if problem.spec.reference == INTERPRETER:
         return []
     shapes = _LargerShapes(problem, properties, config)
-    return [first for dim in problem.dims if (first := next(shapes.of([dim]), None)) is not None]
+    first = {dim: larger for dim in problem.dims if (larger := next(shapes.of([dim]), None)) is not None}
+    together = next(shapes.of(list(first)), None) if shapes.must_be_tried_together(list(first)) else None
+    return [*first.values(), *([] if together is None else [together])]
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,17 @@ class _LargerShapes:
     @cached_property
     def _rules(self) -> Reach:
         return Reach.of(self.problem.full_space(self.properties), self.problem.dims)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """What the configuration gives the kernel besides its schedule, which changes no result: whole numbers, and
+        truth values."""
+        return {n: v for n, v in self.config.items() if n not in SCHEDULE_OPTIONS and isinstance(v, int)}
+
+    def must_be_tried_together(self, dims: Sequence[str]) -> bool:
+        """Whether one block could cover several of ``dims``, each of which may be larger alone."""
+        numbers = math.prod(v for v in self.numbers.values() if not isinstance(v, bool))
+        return len(dims) > 1 and math.prod(self.problem.dims[dim] for dim in dims) <= _MARGIN * numbers
 
     def of(self, dims: Sequence[str]) -> Iterator[Problem]:
         """The problem with ``dims`` larger, the largest first; odd sizes first, since what is right at multiples alone
@@ -155,16 +168,7 @@ class _Growing:
         """Whether it is right where several of ``dims``, each of which may be larger alone, are larger."""
         if len(dims) < 2:
             return False
-        numbers = math.prod(v for v in self._numbers.values() if not isinstance(v, bool))
-        if math.prod(self.problem.dims[dim] for dim in dims) > _MARGIN * numbers:
-            return True
-        return self.largest(dims)[0] is not None
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        """What the configuration gives the kernel besides its schedule, which changes no result: whole numbers, and
-        truth values."""
-        return {n: v for n, v in self.config.items() if n not in SCHEDULE_OPTIONS and isinstance(v, int)}
+        return not self.shapes.must_be_tried_together(dims) or self.largest(dims)[0] is not None
 
     @cached_property
     def _unscheduled(self) -> Configuration:
@@ -215,7 +219,7 @@ class _Growing:
             inputs = {t.name: widened(got.initial(t.name)) for t in spec.tensors if t.role != "output"}
             yield find_reference(spec.reference)(inputs, larger.scalars)
             return
-        for name, value in self._numbers.items():
+        for name, value in self.shapes.numbers.items():
             other = {**self._unscheduled, name: not value if isinstance(value, bool) else FACTORS[0] * value}
             found = run_once(larger, get_device("cpu"), other, self.seed).values
             if isinstance(value, bool) and any(map(count_nan, found.values())):
