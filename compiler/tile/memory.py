@@ -62,22 +62,24 @@ class Store(Op, mnemonic="store", effect=Effect.WRITE):
     eviction: str = ""
 
     def infer(self) -> tuple[Tile, ...]:
-        """No results. The value is the pointee in the pointers' shape, which are not const, else TypeMismatch. Before
-        tiles have layouts it may lie in shared memory, as tiles of rings do."""
-        wanted = _check_pointer(self, self.pointer, self.mask)
-        given = self.value.type
-        if given != wanted and (given.shared is None or given.with_layout(wanted.layout) != wanted):
-            raise self.fail(f"the value must be {wanted}")
+        """No results. The value is the pointee in the pointers' shape, which are not const, else TypeMismatch."""
+        _check_value(self, self.value, _check_pointer(self, self.pointer, self.mask))
         if isinstance(self.pointer.type.elem, Pointer) and self.pointer.type.elem.const:
             raise self.fail("Cannot store to a constant pointer")
         check_caching(self, self.cache, STORE_CACHE, self.eviction)
         return ()
 
 
+def _check_value(op: Op, value: Value, wanted: Tile) -> None:
+    """Before tiles have layouts a value that is written may lie in shared memory, as tiles of rings do."""
+    given = value.type
+    if given != wanted and (given.shared is None or given.with_layout(wanted.layout) != wanted):
+        raise op.fail(f"the value must be {wanted}")
+
+
 def _check_atomic(op: AtomicRMW | AtomicCAS, mask: Value | None) -> tuple[Tile, ...]:
     made = _check_pointer(op, op.pointer, mask)
-    if op.value.type != made:
-        raise op.fail(f"the value must be {made}")
+    _check_value(op, op.value, made)
     if isinstance(made.elem, Scalar) and made.elem.bits < 16:
         raise op.fail(f"atomics of {made.elem} do not exist", hint="use 16, 32 or 64 bits")
     _check_choice(op, "memory semantics", op.semantics, SEMANTICS)

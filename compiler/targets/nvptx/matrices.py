@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir.core import Value
 from ...layout import MatrixAccess
 from ..simt.lowering import Lowering, reach_of
-from ..simt.vectors import packed_words
+from ..simt.vectors import packed_words, words_of
 
 
 def store_matrices(state: Lowering, value: Value, write: MatrixAccess, part: range, shift: int) -> None:
@@ -24,10 +26,17 @@ def store_matrices(state: Lowering, value: Value, write: MatrixAccess, part: ran
         if xored not in bases:
             address = state.shared(state.add_bits(thread, reach, xored))
             bases[xored] = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
-        words = [packed_words(state, value, group[i : i + per_word])[0] for i in range(0, len(group), per_word)]
+        words = [_word(state, value, group[i : i + per_word]) for i in range(0, len(group), per_word)]
         text = (
             f"stmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 "
             f"[$0 + {(offset & ~reach) + shift}], {{{inputs}}};"
         )
         operands = [("i32", bases[xored]), *(("i32", word) for word in words)]
         state.text.asm([], text, ",".join(["r"] * (1 + count)) + ",~{memory}", operands, convergent=True)
+
+
+def _word(state: Lowering, value: Value, registers: Sequence[int]) -> str:
+    """The 32 bits of ``registers``; a float of so many fills them by itself."""
+    (word,) = packed_words(state, value, registers)
+    type = words_of(value.type.elem, len(registers)).type
+    return word if type == "i32" else state.text.op(f"bitcast {type} {word} to i32")

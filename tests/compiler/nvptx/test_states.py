@@ -316,6 +316,46 @@ def test_what_is_stored_of_a_ring_is_read_before_its_slot_is_released(
     np.testing.assert_array_equal(c, a.astype(np.float64) @ b - d.astype(np.float64) @ e)
 
 
+#: A tile from a ring that is added to memory as it is, and multiplied; ``old`` gets what was there.
+ADDED = """
+def added(a, b, sums, old, c, K, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr, READ: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, B)
+    at = k[:, None] * N + n[None, :]
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, B):
+        y = tl.load(b + start * N + at)
+        before = tl.atomic_add(sums + at, y, mask=k[:, None] < B - 1, sem="relaxed")
+        if READ:
+            tl.store(old + start * N + at, before, mask=k[:, None] < B - 1)
+        total = tl.dot(tl.load(a + m[:, None] * K + (start + k)[None, :]), y, total, input_precision="{precision}")
+    tl.store(c + m[:, None] * N + n[None, :], total)
+"""
+
+
+@pytest.mark.parametrize("read", [False, True])
+@pytest.mark.parametrize(("kind", "precision"), [("fp32", "ieee"), ("fp32", "tf32"), ("fp16", "tf32")])
+def test_what_is_added_to_memory_may_come_from_a_ring(
+    from_text: Callable[..., Any], simulated: Callable[..., Any], kind: str, precision: str, read: bool
+) -> None:
+    dtype = np.float32 if kind == "fp32" else np.float16
+    pointers = {**dict.fromkeys(("a", "b", "sums", "old"), f"*{kind}:16"), "c": "*fp32:16", "K": "i32:16"}
+    text = ADDED.replace("{precision}", precision)
+    made = from_text(text, pointers, {"M": 64, "N": 32, "B": 32, "READ": read}, 4, num_stages=4)
+    assert any(isinstance(op, RingBuffer) for op in made.gpu().walk())
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-3, 4, size).astype(dtype) for size in ((64, 96), (96, 32)))
+    sums, old, c = np.zeros((32, 32), dtype), np.full((96, 32), 77, dtype), np.full((64, 32), 77, np.float32)
+    simulated(made, (1, 1), [a, b, sums, old, c, 96])
+    steps = b.reshape(3, 32, 32).astype(np.float64)
+    wanted = steps.sum(axis=0)
+    wanted[-1] = 0
+    np.testing.assert_array_equal(sums, wanted)
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
+    if read:
+        before = np.cumsum(steps, axis=0) - steps
+        np.testing.assert_array_equal(old.reshape(3, 32, 32)[:, :-1], before[:, :-1])
+
+
 def test_operands_come_when_they_are_needed_where_there_is_no_room(from_text: Callable[..., Any]) -> None:
     wide = from_text(DELTA, POINTERS, {"D": 128, "B": 64, "N": 64}, 4, num_stages=3).gpu()
     tiles = [op for op in wide.walk() if _writes_tile(op)]

@@ -95,3 +95,35 @@ def test_results_that_a_program_announces_are_there(from_text, signal: str, by_e
     llvm = from_text(text, signature, constexprs, 8, persistent=persistent).program().llvm
     assert ("bulk_group" in llvm) == by_engine
     assert "cp.async.bulk.tensor.2d.shared::cluster" in llvm
+
+
+#: A box at any place, whose neighbours are in neighbouring lanes, written by the copy engine beside a product.
+BESIDE = """
+def beside(a, b, d, c, e, first, K, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
+    box = tl.make_tensor_descriptor(a, [M, 3 * N], [3 * N, 1], [M, N]).load([0, first])
+    acc = tl.zeros((M, N), tl.float32)
+    for start in range(0, K, B):
+        k = start + tl.arange(0, B)
+        x = tl.load(b + tl.arange(0, M)[:, None] * K + k[None, :])
+        acc = tl.dot(x, tl.load(d + k[:, None] * N + tl.arange(0, N)[None, :]), acc)
+    tl.store(c + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :], box)
+    tl.store(e + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize(("shape", "warps"), [((64, 64), 4), ((128, 64), 4), ((64, 128), 4)])
+def test_words_are_written_as_matrices(from_text, simulated, dtype: type, shape: tuple[int, int], warps: int) -> None:
+    """Each fills one of stmatrix by itself, floats, too."""
+    (m, n), depth, first = shape, 64, 7
+    rng = np.random.default_rng(m + n)
+    a = rng.integers(-99, 99, (m, 3 * n)).astype(dtype)
+    b, d = (rng.integers(-3, 4, size).astype(np.float16) for size in ((m, depth), (depth, n)))
+    c, e = np.full(shape, 77, dtype), np.full(shape, 77, np.float32)
+    kind = "*fp32:16" if dtype is np.float32 else "*i32:16"
+    signature = {"a": kind, "b": "*fp16:16", "d": "*fp16:16", "c": kind, "e": "*fp32:16", "first": "i32", "K": "i32:16"}
+    made = from_text(BESIDE, signature, {"M": m, "N": n, "B": 32}, warps)
+    assert "stmatrix" in made.program().llvm
+    simulated(made, (1, 1), [a, b, d, c, e, first, depth])
+    np.testing.assert_array_equal(c, a[:, first : first + n])
+    np.testing.assert_array_equal(e, b.astype(np.float32) @ d)
