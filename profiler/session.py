@@ -120,9 +120,9 @@ class Session:
             timeline = Timeline("ns" if in_kernels else "us", of_scopes=self.context != "python")
         return Phase(self.number, timeline=timeline, in_kernels=in_kernels)
 
-    def target(self, path: tuple[str, ...], *, is_launch: bool = False) -> ProfileTarget:
+    def target(self, path: tuple[str, ...]) -> ProfileTarget:
         """The place at ``path`` in the current phase."""
-        return ProfileTarget(self.phases[self.phase], path, is_launch)
+        return ProfileTarget(self.phases[self.phase], path)
 
     def advance(self) -> int:
         """Start the next phase; records in flight still go to the phase they were launched in."""
@@ -243,10 +243,6 @@ class Registry:
         """Forget a session. Its id is not used again."""
         self.sessions.pop(session.number, None)
         self.refresh()
-
-    def restart_numbers(self) -> None:
-        """Count ids from 0 again: in a child process, which has sessions of its own."""
-        self._next = max(self.sessions, default=-1) + 1
 
     def refresh(self) -> None:
         """Recompute ``active`` after a session changed."""

@@ -52,7 +52,7 @@ from .search_profile import FILE_NAME, SearchProfile
 from .search_run import Cancelled, SearchRun
 from .setups import Finished, measured_with, setup_of
 from .shape_search import search_shape
-from .strategies import STARTING_FROM_OTHERS, Strategy, make_strategy
+from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
 from .workloads import Problem, builtin_workload
 from .workloads.references import INTERPRETER
@@ -279,9 +279,6 @@ class _JobRun:
             return None
         processors = self._device.properties.sm_count or 1
         return start_from(plan.space, place, logs, Waves(problem.spec, problem.dtype, processors).at) if logs else None
-
-    def _strategy(self, plan: SearchPlan, start: Start | None) -> Strategy:
-        return make_strategy(self._spec.strategy, plan.space, self._spec.seed, None if start is None else start.prior)
 
     def _companions(self, outset: Outset) -> Companions | None:
         """Those that may know more while the search goes on; None for a strategy that does not use it."""

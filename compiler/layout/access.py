@@ -56,13 +56,7 @@ class SharedAccess:
         return self.offsets[access] & mask, self.offsets[access] & ~mask
 
 
-def build_access(
-    register: Sequence[int],
-    lane: Sequence[int],
-    warp: Sequence[int],
-    element_bytes: int,
-    max_vector_bytes: int = MAX_VECTOR_BYTES,
-) -> SharedAccess:
+def build_access(register: Sequence[int], lane: Sequence[int], warp: Sequence[int], element_bytes: int) -> SharedAccess:
     """The access plan for element offsets given by one basis per register, lane and warp bit."""
     positions = span_of(register)
     present = set(positions)
@@ -71,7 +65,7 @@ def build_access(
         thread_bits |= basis
     vector_log = 0
     while (
-        element_bytes << vector_log < max_vector_bytes
+        element_bytes << vector_log < MAX_VECTOR_BYTES
         and not thread_bits >> vector_log & 1
         and 1 << vector_log in present
     ):

@@ -65,39 +65,28 @@ def blocked(
     by repeating it in further registers, fastest axis first. Where the tile is smaller, lanes and warps hold
     copies and surplus registers are dropped. Raises LayoutError for sizes that are not powers of two.
     """
-    axes = row_major(len(shape)) if order is None else tuple(order)
-    return _blocked(tuple(shape), tuple(size_per_thread), tuple(threads_per_warp), tuple(warps_per_cta), axes)
-
-
-@lru_cache(maxsize=4096)
-def _blocked(
-    shape: Coordinates,
-    size_per_thread: Coordinates,
-    threads_per_warp: Coordinates,
-    warps_per_cta: Coordinates,
-    order: Coordinates,
-) -> LinearLayout:
     rank = len(shape)
+    axes = row_major(rank) if order is None else tuple(order)
     sizes = (size_per_thread, threads_per_warp, warps_per_cta)
-    if any(len(counts) != rank for counts in sizes) or sorted(order) != list(range(rank)):
-        raise LayoutError(f"blocked layout of {shape}: {sizes}, order {order} do not have rank {rank}")
+    if any(len(counts) != rank for counts in sizes) or sorted(axes) != list(range(rank)):
+        raise LayoutError(f"blocked layout of {shape}: {sizes}, order {axes} do not have rank {rank}")
     tiling = Tiling(shape)
     names: tuple[Dimension, ...] = ("register", "lane", "warp")
     for name, counts in zip(names, sizes, strict=True):
-        for axis in order:
+        for axis in axes:
             tiling.take(name, axis, counts[axis])
-    return tiling.finish(order)
+    return tiling.finish(axes)
 
 
 @lru_cache(maxsize=4096)
 def _coalesced(
-    shape: Coordinates, warps: int, vector: int, order: Coordinates, lanes: int, warp_order: Coordinates | None = None
+    shape: Coordinates, warps: int, vector: int, order: Coordinates, warp_order: Coordinates | None = None
 ) -> LinearLayout:
     tiling = Tiling(shape)
     left = {axis: shape[axis] for axis in order}
     counts: tuple[tuple[Dimension, int], ...] = (
         ("register", vector),
-        ("lane", lanes),
+        ("lane", LANES),
         ("warp", warps),
     )
     for name, count in counts:
@@ -117,7 +106,6 @@ def coalesced(
     warps: int,
     vector: int = 1,
     order: Sequence[int] | None = None,
-    lanes: int = LANES,
     warp_order: Sequence[int] | None = None,
 ) -> LinearLayout:
     """The blocked layout for global memory: ``vector`` elements a thread, lanes along the fastest axis first.
@@ -126,12 +114,12 @@ def coalesced(
     shall follow another one. ``vector`` is lowered to what one wave of
     threads can use and to the size of the fastest axis. Raises LayoutError unless sizes are powers of two.
     """
-    for value, what in ((warps, "warps"), (vector, "vector"), (lanes, "lanes")):
+    for value, what in ((warps, "warps"), (vector, "vector")):
         log2_exact(value, what)
     axes = row_major(len(shape)) if order is None else tuple(order)
     # A vector so wide that threads would run out of elements only makes copies.
-    vector = min(vector, max(1, prod(shape) // (lanes * warps)))
-    return _coalesced(tuple(shape), warps, vector, axes, lanes, None if warp_order is None else tuple(warp_order))
+    vector = min(vector, max(1, prod(shape) // (LANES * warps)))
+    return _coalesced(tuple(shape), warps, vector, axes, None if warp_order is None else tuple(warp_order))
 
 
 def coalesced_vectors(shape: Sequence[int], warps: int, vector: int, order: Sequence[int]) -> LinearLayout:
@@ -143,7 +131,7 @@ def coalesced_vectors(shape: Sequence[int], warps: int, vector: int, order: Sequ
     log2_exact(vector, "vector")
     if vector > shape[order[0]]:
         raise LayoutError(f"vectors of {vector} elements along an axis of {shape[order[0]]}")
-    return _coalesced(tuple(shape), warps, vector, tuple(order), LANES)
+    return _coalesced(tuple(shape), warps, vector, tuple(order))
 
 
 def contiguous_registers(layout: LinearLayout, axis: int = -1) -> int:

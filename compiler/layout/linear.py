@@ -275,17 +275,6 @@ class LinearLayout:
 
     # Algebra
 
-    def compose(self, outer: LinearMap, shape: Sequence[int] | None = None) -> LinearLayout:
-        """The layout of outer(flat index), for a tile of ``shape`` (default: the same).
-
-        Raises LayoutError when the widths do not fit.
-        """
-        sizes = self.shape if shape is None else tuple(shape)
-        columns = outer.compose(self.map).columns
-        if prod(sizes) != 1 << outer.out_bits:
-            raise LayoutError(f"a map onto {outer.out_bits} bits does not fill a tile of {sizes}")
-        return self.with_columns(sizes, columns)
-
     def product(self, outer: LinearLayout) -> LinearLayout:
         """Tile this layout by ``outer``: this one takes the low hardware bits and the low coordinates.
 

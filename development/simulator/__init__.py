@@ -10,10 +10,18 @@ Not simulated: memory ordering by atomics and volatile accesses, races between p
 conflicts, counts of registers, caches, time.
 """
 
-from .launch import simulate_launch, simulate_recorded
+from .launch import empty_buffer, simulate_launch, simulate_recorded
 from .machine import simulate
 from .schedule import shuffled
 from .tensor_map import SimulatedTensorMap
 from .values import SimulationError
 
-__all__ = ["SimulatedTensorMap", "SimulationError", "shuffled", "simulate", "simulate_launch", "simulate_recorded"]
+__all__ = [
+    "SimulatedTensorMap",
+    "SimulationError",
+    "empty_buffer",
+    "shuffled",
+    "simulate",
+    "simulate_launch",
+    "simulate_recorded",
+]

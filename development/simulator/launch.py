@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from deuteron.compiler.launch_recipe import Guard, HostExpression, LaunchRecipe, TensorMap
-from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordSettings, empty_buffer, read_buffer
+from deuteron.compiler.record_buffer import RecordForm
+from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordSettings, head_of, read_buffer, words_of
 from deuteron.compiler.targets.nvptx import PtxProgram
 from deuteron.compiler.tile.records import RECORDS
 
@@ -52,6 +53,12 @@ def simulate_recorded(
     words = empty_buffer(settings or RecordSettings(), instrumented.records, programs, warps)
     _run(program, grid, arguments, [words], order)
     return read_buffer(words, instrumented, warps)
+
+
+def empty_buffer(settings: RecordSettings, form: RecordForm, programs: int, warps: int) -> np.ndarray:
+    """The buffer of records as a kernel finds it."""
+    ring = settings.ring(programs, warps, form)
+    return np.resize(head_of(settings, ring), words_of(programs * warps, ring, form))
 
 
 def _fitting(

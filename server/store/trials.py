@@ -181,11 +181,6 @@ class Trials:
         query = select(func.coalesce(func.max(TrialRow.sequence), 0)).where(TrialRow.job_id == job_id)
         return int(self.connection.execute(query).scalar_one())
 
-    def count_by_status(self) -> dict[str, int]:
-        """Number of trials of all jobs, by status."""
-        query = select(TrialRow.status, func.count()).group_by(TrialRow.status)
-        return {str(status): int(count) for status, count in self.connection.execute(query)}
-
     def _is_best(self, job_id: str, new: NewTrial) -> bool:
         if new.phase != "screen" or new.median_ns is None:
             return False

@@ -28,13 +28,13 @@ from deuteron.compiler.record_buffer import (
 )
 from deuteron.compiler.runtime.launch.jit import JITFunction
 from deuteron.compiler.runtime.launch.recorded import record_launches
-from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordSettings, empty_buffer, read_buffer
+from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordSettings, read_buffer
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.source.kernel import KernelSource
 from deuteron.compiler.targets.nvptx import RULES
 from deuteron.compiler.tile.records import Record
-from simulator import SimulationError, shuffled, simulate_recorded
+from simulator import SimulationError, empty_buffer, shuffled, simulate_recorded
 
 PROGRAMS = 4
 ROOMY = RecordSettings(1 << 18)

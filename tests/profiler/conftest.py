@@ -32,14 +32,14 @@ def h200_profile() -> Path:
 def no_sessions_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every test runs in its own folder, begins with session 0 and ends without sessions."""
     monkeypatch.chdir(tmp_path)
-    registry.restart_numbers()
+    registry._next = 0
     yield
     for session in list(registry.sessions.values()):
         session.active = False
         registry.remove(session)
         recorder.session_removed(session)
     registry.command_line = False
-    registry.restart_numbers()
+    registry._next = 0
 
 
 @pytest.fixture

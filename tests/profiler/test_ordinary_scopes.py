@@ -32,7 +32,7 @@ def seen(synthetic: SimpleNamespace, launch: Callable[..., None]) -> Seen:
     """What is seen of a program."""
 
     def run(steps: tuple[Step, ...]) -> list[object]:
-        registry.restart_numbers()
+        registry._next = 0
         runner = Runner(FakeGpu(synthetic), launch)
         return contextvars.copy_context().run(runner.whole, steps)
 

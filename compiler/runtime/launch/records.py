@@ -135,14 +135,6 @@ def head_of(settings: RecordSettings, ring: int) -> np.ndarray:
     return head
 
 
-def empty_buffer(settings: RecordSettings, form: RecordForm, programs: int, warps: int) -> np.ndarray:
-    """The buffer as a kernel finds it."""
-    import numpy as np
-
-    ring = settings.ring(programs, warps, form)
-    return np.resize(head_of(settings, ring), words_of(programs * warps, ring, form))
-
-
 def read_buffer(
     words: np.ndarray, recipe: LaunchRecipe, warps: int, ticks_per_ns: float | None = None
 ) -> LaunchRecords:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...ir.builder import Builder, OpT
 from ...ir.core import Block, Effect, FunctionParameter, Value
 from ...ir.types import Tile
@@ -20,18 +18,10 @@ class EagerBuilder(Builder):
     combining regions of reductions) are recorded as usual and run when the operation that owns them is emitted.
     """
 
-    def __init__(
-        self,
-        memory: Memory,
-        program_id: tuple[int, int, int],
-        grid: tuple[int, int, int],
-        on_print: Callable[[str], object] = print,
-        *,
-        poison: bool = False,
-    ) -> None:
+    def __init__(self, memory: Memory, program_id: tuple[int, int, int], grid: tuple[int, int, int]) -> None:
         super().__init__(Block())
         self.root = self.block
-        self.program = Program(memory, program_id, grid, on_print, poison=poison)
+        self.program = Program(memory, program_id, grid)
 
     def emit(self, op: OpT) -> OpT:
         """Evaluate ``op`` (or record it, inside a region) and return it."""

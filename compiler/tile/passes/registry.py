@@ -52,8 +52,3 @@ def rule(*ops: type[Op]) -> Callable[[RuleT], RuleT]:
         return function
 
     return register
-
-
-def every_rule() -> list[Rule]:
-    """All rules, once each, in order of registration."""
-    return list(dict.fromkeys(function for rules in RULES.values() for function in rules))
