@@ -116,13 +116,15 @@ def _report_slots(made: KernelMetadata) -> None:
 
 def _report_times(made: KernelMetadata) -> None:
     """Milliseconds of each stage that ran, steps of the GPU stage below it."""
-    for stage in ("frontend", "tile", "gpu", "llvm", "ptx", "cubin", "object", "total"):
-        spent = getattr(made, f"{stage}_ms")
-        if spent is not None:
-            say(f"{stage:<14}{spent:9.2f} ms")
+    from deuteron.compiler.runtime.variant.pipeline import STAGES  # lazy: help starts without the compiler
+
+    for stage in ("frontend", *STAGES[made.target.partition(":")[0]]):
+        if stage in made.stage_ms:
+            say(f"{stage:<14}{made.stage_ms[stage]:9.2f} ms")
         if stage == "gpu":
             for name, part in made.gpu_steps.items():
                 say(f"  {name:<12}{part:9.2f} ms")
+    say(f"{'total':<14}{sum(made.stage_ms.values()):9.2f} ms")
 
 
 def _write(content: str | bytes, output: Path | None) -> None:

@@ -163,7 +163,7 @@ def simulated(case: Case, arch: str) -> tuple[dict[str, np.ndarray], PtxProgram]
 
     def compiled(denied: frozenset[Guard]) -> PtxProgram:
         made = build(replace(variant, denied=tuple(denied)), "llvm")
-        shared, recipe = made.facts["shared_bytes"], made.recipe
+        shared, recipe = made.shared_bytes, made.recipe
         assert recipe is not None and shared is not None
         return PtxProgram(
             str(made.artifacts["llvm"]), case.name, tuple(variant.signature), shared, recipe.threads // 32, recipe

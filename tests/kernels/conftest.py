@@ -98,8 +98,8 @@ def as_ptx(kernel: JITFunction, grid: Any, args: list[Any], options: dict[str, A
     def compiled(denied: frozenset[Guard], arch: str = "cuda:90a") -> PtxProgram:
         variant = replace(launch.variant, target=Target.parse(arch), denied=tuple(denied))
         made = build(variant)
-        assert made.facts["spills"] == 0, (arch, made.facts)
-        text, shared, recipe = str(made.artifacts["llvm"]), made.facts["shared_bytes"], made.recipe
+        assert made.spills == 0, (arch, made.spills)
+        text, shared, recipe = str(made.artifacts["llvm"]), made.shared_bytes, made.recipe
         return PtxProgram(text, variant.source.name, tuple(variant.signature), shared, recipe.threads // 32, recipe)
 
     has_f8 = any("f8" in str(kind) for kind in launch.variant.signature.values())

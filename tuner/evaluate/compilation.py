@@ -47,10 +47,11 @@ def code_identity(kernel: CompiledKernel, variant: LaunchPlan) -> str:
 
 def static_metrics(kernel: CompiledKernel) -> dict[str, float]:
     """The numbers of the kernel's metadata that are known."""
-    fields = dataclasses.asdict(kernel.metadata)
+    stages = kernel.metadata.stage_ms
+    spent = {f"{stage}_ms": ms for stage, ms in stages.items()} | {"total_ms": sum(stages.values())}
     return {
         name: float(value)
-        for name, value in fields.items()
+        for name, value in (dataclasses.asdict(kernel.metadata) | spent).items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
 

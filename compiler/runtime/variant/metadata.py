@@ -15,9 +15,9 @@ class KernelMetadata:
 
     ``recipe`` says what a launch has to do. ``num_slots``: slots of the longest ring that feeds products, at most
     ``num_stages`` or what a loop's author says, as far as shared memory goes; 0 without rings. ``registers`` is per
-    thread, ``spills`` in bytes per thread, ``stack_bytes`` per thread, ``shared_bytes`` per block. The ``*_ms`` fields
-    are what each stage of the compilation took, ``gpu_steps`` the steps of the GPU stage by name, in milliseconds too;
-    a variant from the cache keeps those of the run that made it, and ``cached`` is True.
+    thread, ``spills`` in bytes per thread, ``stack_bytes`` per thread, ``shared_bytes`` per block. ``stage_ms``:
+    what each stage of the compilation took that ran, by name, in milliseconds; ``gpu_steps``: the same of the steps of
+    the GPU stage. A variant from the cache keeps those of the run that made it, and ``cached`` is True.
     """
 
     name: str
@@ -33,14 +33,7 @@ class KernelMetadata:
     shared_bytes: int | None = None
     spills: int | None = None
     stack_bytes: int | None = None
-    frontend_ms: float | None = None
-    tile_ms: float | None = None
-    gpu_ms: float | None = None
-    llvm_ms: float | None = None
-    ptx_ms: float | None = None
-    cubin_ms: float | None = None
-    object_ms: float | None = None
-    total_ms: float | None = None
+    stage_ms: Mapping[str, float] = field(default_factory=dict, compare=False)
     gpu_steps: Mapping[str, float] = field(default_factory=dict, compare=False)
     cached: bool = False
 

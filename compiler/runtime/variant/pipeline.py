@@ -46,7 +46,8 @@ class Build:
     """A compilation under way: what has been made so far and how long each stage took. ``recipe``: how the result is
     launched, None before a stage has said it; then by all threads of the schedule's warps. ``scopes``: what records of
     an instrumented kernel mean. ``made_as``: the variant that was compiled, which may have more warps than the one
-    that was asked for; ``num_warps``: those that it runs with, 0 before that is decided."""
+    that was asked for; ``num_warps``: those that it runs with, 0 before that is decided. From ``num_slots`` on: what
+    stages have told so far, as in :class:`KernelMetadata`."""
 
     variant: Variant
     made_as: Variant = field(init=False)
@@ -54,7 +55,11 @@ class Build:
     recipe: LaunchRecipe | None = None
     scopes: tuple[tuple[str, ...], ...] = ()
     artifacts: dict[str, Artifact] = field(default_factory=dict)
-    facts: dict[str, int | None] = field(default_factory=dict)
+    num_slots: int | None = None
+    shared_bytes: int | None = None
+    registers: int | None = None
+    spills: int | None = None
+    stack_bytes: int | None = None
     stage_ms: dict[str, float] = field(default_factory=dict)
     gpu_steps: dict[str, float] = field(default_factory=dict)
 
@@ -88,11 +93,14 @@ class Build:
             num_stages=schedule.num_stages,
             num_ctas=schedule.num_ctas,
             recipe=self._recipe(),
+            num_slots=self.num_slots,
             maxnreg=schedule.maxnreg,
-            total_ms=sum(self.stage_ms.values()),
+            registers=self.registers,
+            shared_bytes=self.shared_bytes,
+            spills=self.spills,
+            stack_bytes=self.stack_bytes,
+            stage_ms=self.stage_ms,
             gpu_steps=self.gpu_steps,
-            **{f"{stage}_ms": ms for stage, ms in self.stage_ms.items()},  # type: ignore[arg-type]
-            **self.facts,  # type: ignore[arg-type]
         )
 
 
@@ -122,7 +130,7 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
         other = _build(wider, stop_after, step)
     except DeuteronError:
         return work  # one that needs more shared memory than there is, such as slots for each warp
-    if "spills" not in other.facts or 2 * (other.facts["spills"] or 0) > (work.facts["spills"] or 0):
+    if other.spills is None or 2 * other.spills > (work.spills or 0):
         return work
     other.variant = variant
     for stage, ms in work.stage_ms.items():
@@ -137,7 +145,7 @@ def _wider(work: Build) -> Variant | None:
     schedule = variant.schedule
     fixed = schedule.maxnreg is not None or schedule.launch_cooperative_grid or variant.records
     little = 0 if work.num_warps <= FEW_WARPS else MUCH_SPILLED
-    if (work.facts.get("spills") or 0) <= little or fixed:
+    if (work.spills or 0) <= little or fixed:
         return None
     from ...gpu.legality import traits_of  # lazy: hardly any kernel comes here
     from ...gpu.room import MOST_WARPS  # lazy: as above
@@ -281,7 +289,7 @@ def _build_cuda(
 
     with work.timed("gpu"):
         gpu = lower_to_gpu(function, variant.target, variant.schedule, frozenset(variant.denied), observe)
-    work.facts["num_slots"] = gpu.num_slots
+    work.num_slots = gpu.num_slots
     work.num_warps = gpu.num_warps or variant.schedule.num_warps
     if stop_after == "gpu":
         return
@@ -290,7 +298,7 @@ def _build_cuda(
         program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule, lines)
     work.artifacts["llvm"] = program.llvm
     work.recipe = program.recipe
-    work.facts["shared_bytes"] = program.shared_bytes
+    work.shared_bytes = program.shared_bytes
     if program.shared_bytes > variant.target.shared_bytes:
         raise OutOfResources("shared memory", program.shared_bytes, variant.target.shared_bytes)
     if stop_after == "llvm":
@@ -314,11 +322,7 @@ def _assemble(work: Build, ptx: str, assembler: Ptxas | None) -> None:
         variant = work.variant
         cubin = nvptx.assemble(ptx, variant.target, variant.schedule, assembler, lines=variant.lined)
     work.artifacts["cubin"] = cubin.image
-    work.facts |= {
-        "registers": cubin.registers,
-        "spills": cubin.spill_bytes,
-        "stack_bytes": cubin.stack_bytes,
-    }
+    work.registers, work.spills, work.stack_bytes = cubin.registers, cubin.spill_bytes, cubin.stack_bytes
 
 
 def produce(variant: Variant, stage: str) -> Artifact:

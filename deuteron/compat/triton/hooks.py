@@ -242,7 +242,7 @@ def _times(metadata: KernelMetadata, elapsed_ns: int) -> CompileTimes:
     elapsed = max(1, elapsed_ns // 1000)
     if metadata.cached:
         return CompileTimes(elapsed)
-    spent = {stage: getattr(metadata, f"{stage}_ms") for stage in _STAGES}
-    stages = [(stage, round(ms * 1000)) for stage, ms in spent.items() if ms is not None]
-    first = max(1, round((metadata.frontend_ms or 0) * 1000))
+    spent = metadata.stage_ms
+    stages = [(stage, round(spent[stage] * 1000)) for stage in _STAGES if stage in spent]
+    first = max(1, round(spent.get("frontend", 0) * 1000))
     return CompileTimes(first, stages, max(1, elapsed - first - sum(us for _, us in stages)))
