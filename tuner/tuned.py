@@ -14,7 +14,7 @@ from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
-from deuteron.compiler.runtime.launch.bound import BoundLaunch, Relaunch
+from deuteron.compiler.runtime.launch.bound import Bindable, Relaunch
 
 from .addresses import is_service_address
 from .errors import BundleError
@@ -39,7 +39,7 @@ Kernel: TypeAlias = "JITFunction | Runner"
 _Reader: TypeAlias = Callable[[Mapping[str, object]], int]
 
 
-class TunedKernel:
+class TunedKernel(Bindable):
     """A kernel with a :class:`~.records.RecordIndex`; made by :func:`tuned`.
 
     ``kernel[grid](*args, **constexprs)`` launches with the configuration found for shape, dtype and device of the
@@ -84,10 +84,6 @@ class TunedKernel:
         if answer.match == "default":
             return self.kernel.relauncher(grid, args, kwargs)
         return self.base_fn.relauncher(grid, args, {**kwargs, **answer.config})
-
-    def bound(self, grid: Grid | GridFunction, /, *args: object, **constexprs: object) -> BoundLaunch:
-        """The launch of ``kernel[grid](*args, **constexprs)`` as an object that repeats it when called."""
-        return BoundLaunch(self, grid, args, constexprs)
 
     def answer(self, *args: object, **constexprs: object) -> Answer:
         """What a launch with these arguments would use, and why. Raises :class:`~.errors.RecordNotFound` in strict

@@ -51,11 +51,8 @@ def must_use_result(function: Inlinable | str) -> object:
     return mark(function)
 
 
-class LibraryFunction(Inlinable):
-    """A function of the language that is written in the language; its identity is deuteron's version.
-
-    Called from Python (an eager kernel) it runs as Python.
-    """
+class InlinableFunction(Inlinable):
+    """One that decorates a Python function."""
 
     def __init__(self, function: types.FunctionType) -> None:
         remember(function)
@@ -66,6 +63,13 @@ class LibraryFunction(Inlinable):
     def python(self) -> types.FunctionType:
         """The decorated function; there always is one."""
         return self.function
+
+
+class LibraryFunction(InlinableFunction):
+    """A function of the language that is written in the language; its identity is deuteron's version.
+
+    Called from Python (an eager kernel) it runs as Python.
+    """
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         context = active()
@@ -85,18 +89,8 @@ def library(function: Callable[..., object]) -> LibraryFunction:
     return LibraryFunction(function)
 
 
-class ConstexprFunction(Inlinable):
+class ConstexprFunction(InlinableFunction):
     """A function of compile-time values: kernels evaluate it while they are compiled, Python calls it as it is."""
-
-    def __init__(self, function: types.FunctionType) -> None:
-        remember(function)
-        self.function = function
-        self.__name__ = function.__name__
-        self.__doc__ = function.__doc__
-
-    def python(self) -> types.FunctionType:
-        """The decorated function; there always is one."""
-        return self.function
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.function(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})

@@ -42,6 +42,18 @@ class Binder(Protocol):
         ...
 
 
+class Bindable:
+    """Base of binders."""
+
+    def bound(self: Binder, grid: Any, /, *args: object, **kwargs: object) -> BoundLaunch:
+        """The launch of ``kernel[grid](*args, **kwargs)`` as an object that repeats it when called.
+
+        Raises:
+            LaunchError: the arguments do not fit.
+        """
+        return BoundLaunch(self, grid, args, kwargs)
+
+
 class BoundLaunch:
     """A launch that can be repeated; made by ``kernel.bound(grid, *args, **kwargs)``. Calling it launches.
 

@@ -15,7 +15,7 @@ from ..arrays.arguments import Key
 from ..device import Device
 from ..variant.variant import Variant
 from .binding import KernelParameter
-from .bound import BoundLaunch, Relaunch
+from .bound import Bindable, Relaunch
 from .compiled import CompiledKernel
 from .interface import KernelInterface
 from .loaded import Direct
@@ -92,7 +92,7 @@ class Prepared(Protocol):
         ...
 
 
-class Kernel(Sourced, KernelInterface):
+class Kernel(Sourced, KernelInterface, Bindable):
     """What specialising, launching and tuning need of a kernel; :class:`.jit.JITFunction` is the one that users make.
 
     ``cache`` holds the variants compiled so far, and those under way, by their key; ``launch_metadata`` is called with
@@ -168,11 +168,3 @@ class Kernel(Sourced, KernelInterface):
     @abstractmethod
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
         """What a launch with these arguments does once everything about them is known; compiles, does not launch."""
-
-    def bound(self, grid: Any, /, *args: object, **kwargs: object) -> BoundLaunch:
-        """The launch of ``kernel[grid](*args, **kwargs)`` as an object that repeats it when called.
-
-        Raises:
-            LaunchError: the arguments do not fit.
-        """
-        return BoundLaunch(self, grid, args, kwargs)

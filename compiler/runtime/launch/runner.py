@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .bound import BoundLaunch, Relaunch
+from .bound import Bindable, Relaunch
 from .interface import KernelInterface
 from .kernel import Kernel, Launch
 
 
-class Runner(KernelInterface):
+class Runner(KernelInterface, Bindable):
     """A decorator around a kernel, or around another such decorator."""
 
     def __init__(self, fn: Runner | Kernel) -> None:
@@ -37,14 +37,6 @@ class Runner(KernelInterface):
         """What a launch with these arguments does once everything about them is known."""
         made: Relaunch = self.fn.relauncher(grid, args, kwargs)
         return made
-
-    def bound(self, grid: Any, /, *args: object, **kwargs: object) -> BoundLaunch:
-        """The launch of ``kernel[grid](*args, **kwargs)`` as an object that repeats it when called.
-
-        Raises:
-            LaunchError: the arguments do not fit.
-        """
-        return BoundLaunch(self, grid, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.__name__}>"
