@@ -47,20 +47,18 @@ class Races:
             self.search.evaluator.settle()  # proposals that the time budget left unscreened
         times: list[list[float]] = [[] for _ in configs]
         alive = list(range(len(configs)))
-        last: Raced | None = None
         began, started_at = time.monotonic(), utc_now()
         limit = self.search.seconds_for(RACE_SHARE, RACE_SECONDS, AFTER_RACE_SECONDS) / len(RACE_ROUNDS)
         for stage, rounds in enumerate(RACE_ROUNDS):
             self.search.check_cancelled()
             raced, alive = self._race_sound(configs, alive, rounds, limit, stage)
-            last = raced
             for position, index in enumerate(alive):
                 times[index] += raced.times[position]
             alive = self._survivors(times, alive)
             if len(alive) <= 1 + FINALISTS:
                 break
         sound = [i for i, values in enumerate(times) if values]
-        return self._group("race", [configs[i] for i in sound], [times[i] for i in sound], last, began, started_at)
+        return self._group("race", [configs[i] for i in sound], [times[i] for i in sound], raced, began, started_at)
 
     def _racers(self) -> list[Configuration]:
         successes = self.search.ledger.successes()
@@ -174,7 +172,7 @@ class Races:
         phase: Phase,
         configs: Sequence[Configuration],
         times: Sequence[Sequence[float]],
-        raced: Raced | None,
+        raced: Raced,
         began: float,
         started_at: str,
     ) -> list[Trial]:
@@ -199,13 +197,11 @@ class Races:
             }
             for name in ("compile_s", "check_s", "measure_s"):
                 metrics.pop(name, None)
-            if raced is not None:
-                metrics["check_s"] = raced.check_seconds / len(configs)
-                metrics["measure_s"] = raced.measure_seconds / len(configs)
-            if raced is not None and raced.sm_mhz is not None:
+            metrics["check_s"] = raced.check_seconds / len(configs)
+            metrics["measure_s"] = raced.measure_seconds / len(configs)
+            if raced.sm_mhz is not None:
                 metrics["sm_mhz"] = raced.sm_mhz
             code = None if screened is None or screened.measurement is None else screened.measurement.code
-            protocol, sm_mhz = (None, None) if raced is None else (raced.protocol, raced.sm_mhz)
             replay_ns = median_interval(replays[index]) if replays and replays[index] else None
             group.append(
                 Trial(
@@ -214,8 +210,8 @@ class Races:
                     status="ok",
                     phase=phase,
                     time_ns=interval,
-                    reference=None if raced is None else raced.reference,
-                    measurement=self.search.measurement(interval, protocol, code, sm_mhz, replay_ns),
+                    reference=raced.reference,
+                    measurement=self.search.measurement(interval, raced.protocol, code, raced.sm_mhz, replay_ns),
                     metrics=metrics,
                     duration_s=share,
                     started_at=started_at,
@@ -233,8 +229,8 @@ def _somebody_is_faster(times: Sequence[Sequence[float]]) -> bool:
     return any(verdict(paired_ratio(challenger, times[0], confidence)) == "FASTER" for challenger in times[1:])
 
 
-def _replays_of_timed(raced: Raced | None) -> list[list[float]]:
+def _replays_of_timed(raced: Raced) -> list[list[float]]:
     """Times in graphs of the candidates that have times, in their order; empty where none were taken."""
-    if raced is None or not raced.replays:
+    if not raced.replays:
         return []
     return [replays for replays, times in zip(raced.replays, raced.times, strict=True) if times]
