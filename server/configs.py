@@ -24,7 +24,7 @@ def stored_config(record: ConfigRecord, job_id: str | None) -> StoredConfig:
 
     Raises:
         SchemaError: an id that no address has, dims that are no names, sizes or times that are none. The tuner writes
-            no such records, and who had one stored it for good.
+            no such records, and one that was stored would stay for good.
     """
     if not _ID.fullmatch(record.id):
         raise SchemaError(f"record.id: {record.id[:40]!r} is no id", hint="letters, digits, _ and -")

@@ -67,8 +67,8 @@ class Planner:
         return self._made(problem)
 
     def begin(self, problem: Problem, planned: Callable[[SearchPlan], None]) -> None:
-        """Plan the search of ``problem`` in a thread, and call ``planned`` there. What goes wrong says
-        :meth:`outset`."""
+        """Plan the search of ``problem`` in a thread, and call ``planned`` there. :meth:`outset` raises what
+        goes wrong."""
         self._next = problem, self._thread.submit(self._made, problem, planned)
 
     def start_again(self, plan: SearchPlan, least: int) -> Future[Start | None]:

@@ -126,7 +126,7 @@ def _content(path: Path) -> bytes:
 
 def _of_journal(path: Path) -> list[SearchLog]:
     """The logs of a journal. One that no shape was finished in does not say which text of the kernel it is of. Where a
-    job went on on another device, or with another toolchain, trials of before are in logs of their own."""
+    job continued on another device, or with another toolchain, trials of before are in logs of their own."""
     kernel = device = kernel_hash = ""
     setup: str | None = None
     runs: dict[tuple[str, str | None], list[tuple[Mapping[str, int], str, Trial]]] = {}

@@ -30,7 +30,7 @@ from .results import FAILED, Timing, TuningResults
 from .search import BenchmarkFunction, Candidate, Search
 
 T = TypeVar("T")
-#: What a message says to who names no parameters.
+#: What a message advises where a list names no parameters.
 _NAMES = "give a list of names of parameters"
 #: What a search is done once for.
 TuningKey = tuple[object, ...]
@@ -375,7 +375,7 @@ class Autotuner(Runner):
         return made
 
     def _reset_named(self, arguments: Mapping[str, object], reset_only: bool = False) -> None:
-        """The ``pre_hook`` of who has none: the arrays of ``reset_to_zero`` are zero."""
+        """The ``pre_hook`` where none was given: the arrays of ``reset_to_zero`` are zero."""
         self._reset(arguments, ())
 
     def _persistent(self, config: Config) -> bool:
@@ -393,7 +393,7 @@ class Autotuner(Runner):
 
 
 def _do_nothing(arguments: Mapping[str, object], exception: Exception | None = None) -> None:
-    """The ``post_hook`` of who has none."""
+    """The ``post_hook`` where none was given."""
 
 
 def _key_part(value: object) -> object:
