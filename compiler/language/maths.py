@@ -51,13 +51,13 @@ def exp(x: Operand) -> tensor:
 @builtin
 def exp_rn(x: Operand) -> tensor:
     """e**x within one unit in the last place."""
-    return emit(ew.Exp(_float(x, "exp").value, True))
+    return emit(ew.Exp(_float(x, "exp").value, "1 ulp"))
 
 
 @builtin
 def exp_within_two(x: Operand) -> tensor:
     """e**x within two units in the last place: libdevice's exp, a few instructions on a GPU."""
-    return emit(ew.Exp(_float(x, "exp").value, True, True))
+    return emit(ew.Exp(_float(x, "exp").value, "2 ulp"))
 
 
 @builtin

@@ -88,12 +88,11 @@ class Abs(Unary, mnemonic="abs"):
 
 
 class Exp(FloatUnary, mnemonic="exp"):
-    """e**x; unless ``precise``, f32 may be 2**(x log2(e)) with a rounded product, wrong by up to |x| units in the last
-    place. ``precise`` is within one unit, ``quick`` besides within two.
+    """e**x, by ``accuracy`` of f32 within "1 ulp" or "2 ulp", or "fast": this may be 2**(x log2(e)) with a rounded
+    product, wrong by up to |x| units in the last place.
     """
 
-    precise: bool = False
-    quick: bool = False
+    accuracy: str = "fast"
 
 
 class Exp2(FloatUnary, mnemonic="exp2"):

@@ -3,8 +3,8 @@
 Without a NumPy reference the default gives the expected result at the real shape, and was compared with the interpreter
 at a small one only. A block that covers the small rows but not the real ones passes that, and every block that does
 cover them would be refused. So a configuration that disagrees with larger numbers than the default's is compared with
-it once more by the interpreter, where no code of a compiler can be wrong: if both give the same at a small shape and not at a larger
-one, the kernel needs numbers as large as its sizes, and the default has none.
+it once more by the interpreter, where no code of a compiler can be wrong: if both give the same at a small shape and
+not at a larger one, the kernel needs numbers as large as its sizes, and the default has none.
 """
 
 from __future__ import annotations

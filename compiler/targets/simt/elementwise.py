@@ -216,9 +216,9 @@ def _register(kind: type[ew.FloatUnary], single: Callable[[Lowering, str], str] 
         if scalar == F64:
             return _template(state, kind.mnemonic, scalar, args[0])
         x = convert(state, args[0], scalar, F32)
-        if isinstance(op, ew.Exp) and op.quick:
+        if isinstance(op, ew.Exp) and op.accuracy == "2 ulp":
             y = _quick_exp(state, x)
-        elif single is None or (isinstance(op, ew.Exp) and op.precise):
+        elif single is None or (isinstance(op, ew.Exp) and op.accuracy == "1 ulp"):
             y = _template(state, kind.mnemonic, F32, x)
         else:
             y = single(state, x)

@@ -38,7 +38,7 @@ def _arithmetic(scalar: Scalar) -> Iterator[Make]:
         yield from (lambda x, y, kind=kind: kind(x, y) for kind in FLOAT_BINARY)
         yield from (lambda x, y, kind=kind: kind(x, y, True) for kind in (e.Div, e.Min, e.Max))
         yield lambda x, y: e.Sqrt(x, True)
-        yield lambda x, y: e.Exp(x, True)
+        yield from (lambda x, y, accuracy=accuracy: e.Exp(x, accuracy) for accuracy in ("1 ulp", "2 ulp"))
         yield lambda x, y: e.Fma(x, y, x)
     else:
         yield from (lambda x, y, kind=kind: kind(x) for kind in (e.Neg, e.Not, e.Abs))
