@@ -13,24 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, Literal, TypeVar, cast
 
+from .epoch import epoch as epoch
 from .errors import KnobError
 
 T = TypeVar("T")
 
 _REGISTRY: dict[str, Knob[object]] = {}
-
-
-class _Epoch:
-    """Counts scopes entered and left, so that launchers can keep what they read until one changes."""
-
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0
-
-
-#: Compared by launchers on every call: one attribute read instead of a look into the environment.
-epoch = _Epoch()
 
 
 class Knob(Generic[T]):

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from types import FrameType
 
 from deuteron.compiler import knobs
+from deuteron.compiler.runtime.launch import lines
 from deuteron.compiler.runtime.launch.hooks import LaunchHook, add_launch_hook, remove_launch_hook
-from deuteron.compiler.runtime.launch.lines import launch_with_lines
-from deuteron.compiler.runtime.launch.recorded import record_launches
+from deuteron.compiler.runtime.launch.recorded import recording
 
 from . import contexts
 from .contexts import SWITCHING, here
@@ -177,8 +177,8 @@ class Recorder:
         self.places.forget()
         wanted = bool(registry.active)
         settings = (session.mode.records for session in registry.active)
-        record_launches(next((found for found in settings if found is not None), None))
-        launch_with_lines(any(session.mode.period is not None for session in registry.active))
+        recording.set(next((found for found in settings if found is not None), None))
+        lines.wanted.set(any(session.mode.period is not None for session in registry.active))
         if wanted != self._hooked:
             (add_launch_hook if wanted else remove_launch_hook)(self._launches)
             self._hooked = wanted

@@ -115,7 +115,7 @@ def ours(program: Path, kernels: Path) -> dict[str, Any]:
 
     install()
     pretend()
-    from deuteron.compiler.runtime.launch.stand_in import standing_in
+    from deuteron.compiler.runtime.launch.stand_in import standing
     from deuteron.compiler.runtime.variant.pipeline import build
     from deuteron.compiler.runtime.variant.variant import Variant, make_variant
     from deuteron.compiler.target import Target
@@ -128,7 +128,7 @@ def ours(program: Path, kernels: Path) -> dict[str, Any]:
             seen.setdefault(variant.key, variant)
 
     error = ""
-    with standing_in(Notes()):
+    with standing.scope(Notes()):
         try:
             load(program, program.read_text())
         except BaseException as failure:  # what it launched before is compiled all the same

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from .. import knobs
+from ..epoch import Switch
 from ..errors import DeviceError
 from ..signature import scattered
 from .arrays.arguments import NOWHERE, readers
@@ -14,18 +15,17 @@ from .cuda.driver import cuda_device_count, why_no_cuda
 from .device import Device
 
 _known: dict[str, Device] = {}
-_preferred: list[Callable[[], str]] = []
+_preferred: Switch[Callable[[], str] | None] = Switch(None)
 
 
 def prefer(name: Callable[[], str]) -> None:
     """Have ``name`` say, at each launch, where arguments that are on no device run, unless DEUTERON_DEVICE does."""
-    _preferred[:] = [name]
-    knobs.epoch.value += 1  # launches that are prepared count on the device that was the default
+    _preferred.set(name)
 
 
 def default_moves() -> bool:
     """Whether the default device may be another one at the next launch."""
-    return bool(_preferred)
+    return _preferred.value is not None
 
 
 def get_device(name: str) -> Device:
@@ -57,7 +57,7 @@ def list_devices() -> list[Device]:
 
 def default_device() -> Device:
     """Where arguments that are on no device run: DEUTERON_DEVICE, else what :func:`prefer` was told, else the CPU."""
-    return get_device(knobs.device.get() or next((name() for name in _preferred), "cpu"))
+    return get_device(knobs.device.get() or (_preferred.value() if _preferred.value else "cpu"))
 
 
 def device_of(arguments: Mapping[str, object]) -> Device:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import Location
-from ..runtime.launch.stand_in import standing_in
+from ..runtime.launch.stand_in import standing
 from ..runtime.variant.variant import Variant
 from ..source.kernel import KernelSource
 from .findings import Report
@@ -63,7 +63,7 @@ def sanitized() -> Iterator[Report]:
     them.
     """
     sanitizer = Sanitizer()
-    with standing_in(sanitizer), sanitizer.fresh.following():
+    with standing.scope(sanitizer), sanitizer.fresh.following():
         yield sanitizer.report
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from deuteron.compiler.errors import Location
 from deuteron.compiler.ir.core import Block, Function, Op
 from deuteron.compiler.ir.types import Pointer
-from deuteron.compiler.runtime.launch.stand_in import standing_in
+from deuteron.compiler.runtime.launch.stand_in import standing
 from deuteron.compiler.runtime.variant.variant import Variant
 from deuteron.compiler.sanitizer.forms import AccessForm, form_of
 from deuteron.compiler.sanitizer.session import line_of
@@ -30,7 +30,7 @@ from .record import AccessKind, AccessRecord, RecordedAccess, RecordedArray, Rec
 def recorded(wanted: Wanted | None = None) -> Iterator[AccessRecord]:
     """Run the launches inside a ``with`` block on the host and record their accesses; the record grows as they run."""
     recorder = AccessRecorder(wanted or Wanted())
-    with standing_in(recorder):
+    with standing.scope(recorder):
         yield recorder.record
 
 

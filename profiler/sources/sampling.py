@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from deuteron.compiler.runtime.launch.lines import lines
+from deuteron.compiler.runtime.launch import lines
 
 from ..errors import CuptiError
 from .cupti import CuptiSource

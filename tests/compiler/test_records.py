@@ -27,7 +27,7 @@ from deuteron.compiler.record_buffer import (
     record_tag,
 )
 from deuteron.compiler.runtime.launch.jit import JITFunction
-from deuteron.compiler.runtime.launch.recorded import record_launches
+from deuteron.compiler.runtime.launch.recorded import recording
 from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordSettings, read_buffer
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant
@@ -42,7 +42,7 @@ FORMS = {"long": LONG, "short": RecordForm(short=True), "measured": RecordForm(s
 
 
 def on_cpu(kernel: ScopedKernel, n: int, listener: Any, settings: RecordSettings = ROOMY) -> LaunchRecords:
-    record_launches(settings)
+    recording.set(settings)
     function = JITFunction(KernelSource.from_text(kernel.text(), "kernel", f"<seed {kernel.seed}>"))
     function[(PROGRAMS,)](np.ones(64 * PROGRAMS, np.float32), n)
     assert listener.records is not None
@@ -145,7 +145,7 @@ def test_instrumentation_is_part_of_the_key() -> None:
 
 
 def test_a_kernel_without_scopes_is_launched_as_ever(listener) -> None:
-    record_launches(ROOMY)
+    recording.set(ROOMY)
     text = make_kernel(1).text(scopes=False)
     x = np.ones(64 * PROGRAMS, np.float32)
     JITFunction(KernelSource.from_text(text, "kernel"))[(PROGRAMS,)](x, 1)
@@ -158,7 +158,7 @@ def test_records_begin_and_end_between_launches_of_one_kernel(listener) -> None:
     x = np.ones(64 * PROGRAMS, np.float32)
     seen = []
     for settings in (None, ROOMY, RecordSettings(64), None):
-        record_launches(settings)
+        recording.set(settings)
         function[(PROGRAMS,)](x, 17)
         seen.append(listener.records)
     assert seen[0] is None and seen[3] is None

@@ -65,7 +65,7 @@ def test_a_tree_has_the_cycles_of_scopes_below_their_kernel() -> None:
         assert metrics["normalized_cycles"] == pytest.approx(metrics["cycles"] / 3)
         assert (metrics["device_id"], metrics["device_type"]) == ("0", "CPU")
     assert tree[KERNEL] == tree["outer",] == {}, "times of launches are not those of the plain kernel"
-    assert recording.settings is None, "kernels go back to their plain code"
+    assert recording.value is None, "kernels go back to their plain code"
 
 
 def test_cycles_of_a_scope_are_its_own_and_add_up_in_the_viewer(capsys) -> None:
@@ -267,7 +267,7 @@ def test_spans_know_what_is_theirs() -> None:
 )
 def test_options_that_do_something(mode, settings) -> None:
     proton.start("profile", backend="instrumentation", mode=mode)
-    assert recording.settings == settings
+    assert recording.value == settings
 
 
 REFUSED = {
@@ -299,7 +299,7 @@ REFUSED = {
 def test_options_without_effect_are_refused(mode) -> None:
     with pytest.raises(UsageError, match=REFUSED[mode]):
         proton.start("profile", backend="instrumentation", mode=mode)
-    assert recording.settings is None
+    assert recording.value is None
 
 
 def test_modes_of_records_need_their_backend() -> None:
@@ -332,10 +332,10 @@ def test_small_buffers_lose_old_records() -> None:
 def test_deactivated_sessions_leave_kernels_alone() -> None:
     session = proton.start("profile", backend="instrumentation")
     proton.deactivate(session)
-    assert recording.settings is None
+    assert recording.value is None
     run()
     proton.activate(session)
-    assert recording.settings == RecordSettings()
+    assert recording.value == RecordSettings()
     proton.deactivate(session)
     proton.finalize()
     assert list(tree_of()) == [()]

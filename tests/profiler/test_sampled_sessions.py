@@ -19,7 +19,7 @@ from test_pc_sampling import CONTEXT
 
 import deuteron.profiler as proton
 import deuteron.profiler.viewer as proton_viewer
-from deuteron.compiler.runtime.launch.lines import lines
+from deuteron.compiler.runtime.launch import lines
 from deuteron.compiler.runtime.variant.lined import lined_cubin
 from deuteron.compiler.targets.assembler import has_ptxas
 from deuteron.profiler import CuptiError, UsageError, api
@@ -227,7 +227,7 @@ def test_a_start_that_fails_leaves_nothing_on(cupti: SerializedCupti, call: str)
     with pytest.raises(CuptiError, match=f"cuptiPCSampling{call}") as caught:
         proton.start("p", mode="pcsampling")
     assert "NVreg_RestrictProfilingToAdminUsers=0" in (caught.value.hint or "")
-    assert cupti.idle and not registry.sessions and recorder.gpu is None and not lines.wanted
+    assert cupti.idle and not registry.sessions and recorder.gpu is None and not lines.wanted.value
     del cupti.fails[call]
     proton.start("p", mode="pcsampling")
     assert KIND_CONCURRENT_KERNEL in cupti.activities and cupti.subscribed
@@ -260,16 +260,16 @@ def test_devices_in_use_are_sampled(active: dict[int, int], used: list[int], mon
 def test_kernels_have_lines_while_a_session_samples(cupti: SerializedCupti) -> None:
     first = proton.start("p", mode="pcsampling")
     second = proton.start("q", mode="pcsampling:interval=1024")  # of the same period
-    assert lines.wanted
+    assert lines.wanted.value
     proton.deactivate(first)
-    assert lines.wanted
+    assert lines.wanted.value
     proton.deactivate(second)
-    assert not lines.wanted
+    assert not lines.wanted.value
     proton.activate(first)
     proton.finalize()
-    assert not lines.wanted
+    assert not lines.wanted.value
     proton.start("r")
-    assert not lines.wanted
+    assert not lines.wanted.value
 
 
 def test_two_sessions_share_samples(cupti: SerializedCupti) -> None:
@@ -331,7 +331,7 @@ def test_without_a_gpu_a_session_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(driver, "load_driver", lambda: None)
     with pytest.raises(CuptiError, match="needs an NVIDIA GPU and its driver; none was found"):
         proton.start("p", mode="pcsampling")
-    assert not registry.sessions and not lines.wanted
+    assert not registry.sessions and not lines.wanted.value
 
 
 class SampledGpu(FakeGpu):

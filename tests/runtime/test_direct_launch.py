@@ -18,6 +18,7 @@ from fake_torch import Tensor
 
 import deuteron
 import deuteron.language as tl
+from deuteron.compiler.epoch import Switch
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.launch_recipe import PROGRAMS, Guard, LaunchRecipe
 from deuteron.compiler.runtime import devices
@@ -60,7 +61,7 @@ def test_launches_without_arrays_go_to_the_device_that_is_current(
 ) -> None:
     driver.install(monkeypatch, gpus=2)
     monkeypatch.setitem(devices._known, "cuda:1", FakeGpu(1))
-    monkeypatch.setattr(devices, "_preferred", [])
+    monkeypatch.setattr(devices, "_preferred", Switch(None))
     current = ["cuda:0"]
     devices.prefer(lambda: current[0])
     driver.sizes = [8, 4]

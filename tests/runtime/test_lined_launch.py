@@ -12,8 +12,9 @@ from fake_driver import FakeDriver
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import TargetError
+from deuteron.compiler.runtime.launch import lines
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel, compile_variant
-from deuteron.compiler.runtime.launch.lines import launch_with_lines, lines, note_loaded
+from deuteron.compiler.runtime.launch.lines import note_loaded
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.targets.assembler import has_ptxas
 from deuteron.profiler.sources.debug_lines import LineTable, sections
@@ -37,7 +38,7 @@ def scaled(x, n):
 def no_lines_after(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(lines, "images", [])
     yield
-    launch_with_lines(False)
+    lines.wanted.set(False)
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def lines_of(image: bytes) -> set[int]:
 def test_launches_run_the_variant_with_lines_while_it_is_asked_for(gpu: FakeDriver) -> None:
     plain = launched()
     assert lines.images == [] and not plain.variant.lined
-    launch_with_lines(True)
+    lines.wanted.set(True)
     lined = launched()
     assert lined is not plain and lined.variant.lined
     assert lined.metadata.recipe == plain.metadata.recipe and lined.n_regs == plain.n_regs
@@ -73,7 +74,7 @@ def test_launches_run_the_variant_with_lines_while_it_is_asked_for(gpu: FakeDriv
     ]
     assert set(wanted) <= lines_of(image)
     assert launched() is lined and len(lines.images) == 1
-    launch_with_lines(False)
+    lines.wanted.set(False)
     assert launched() is plain and len(lines.images) == 1
 
 
@@ -81,15 +82,15 @@ def test_launches_run_the_variant_with_lines_while_it_is_asked_for(gpu: FakeDriv
 def test_a_bound_launch_has_lines_if_it_was_bound_meanwhile(gpu: FakeDriver) -> None:
     x = deuteron.get_device("cuda:0").empty((32,), "f32")
     before = scaled.bound((1,), x, 7)
-    launch_with_lines(True)
+    lines.wanted.set(True)
     assert not before().variant.lined
     assert scaled.bound((1,), x, 7)().variant.lined
 
 
 def test_lines_change_no_instruction(gpu: FakeDriver) -> None:
-    launch_with_lines(True)
+    lines.wanted.set(True)
     variant = scaled.specialized((deuteron.get_device("cuda:0").empty((32,), "f32"), 7), {}).variant
-    launch_with_lines(False)
+    lines.wanted.set(False)
     plain = scaled.specialized((deuteron.get_device("cuda:0").empty((32,), "f32"), 7), {}).variant
     assert variant.lined and not plain.lined and variant.key != plain.key
 
@@ -107,7 +108,7 @@ def test_lines_change_no_instruction(gpu: FakeDriver) -> None:
 @pytest.mark.skipif(not has_ptxas(), reason="needs an assembler")
 def test_variants_with_lines_are_not_kept_on_disk(gpu: FakeDriver, private_cache: Path) -> None:
     """The next process may find the kernel in another place of its file."""
-    launch_with_lines(True)
+    lines.wanted.set(True)
     variant = launched().variant
     assert not compile_variant(variant).metadata.cached
     assert list(private_cache.rglob("*.entry")) == []
@@ -118,7 +119,7 @@ def test_variants_with_lines_are_not_kept_on_disk(gpu: FakeDriver, private_cache
 def test_launches_on_the_cpu_have_no_lines() -> None:
     import numpy as np
 
-    launch_with_lines(True)
+    lines.wanted.set(True)
     x = np.ones(32, np.float32)
     assert not scaled[(1,)](x, 7).variant.lined
     assert x.tolist() == [3.0] * 7 + [1.0] * 25 and lines.images == []
@@ -136,5 +137,5 @@ def test_without_an_assembler_launches_go_on(gpu: FakeDriver, monkeypatch: pytes
         raise TargetError("no assembler")
 
     monkeypatch.setattr(nvptx, "assemble", none)
-    launch_with_lines(True)
+    lines.wanted.set(True)
     assert launched().variant.lined and lines.images == []

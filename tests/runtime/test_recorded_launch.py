@@ -26,7 +26,7 @@ from deuteron.compiler.record_buffer import (
 )
 from deuteron.compiler.runtime.cuda.launch import load_on_cuda
 from deuteron.compiler.runtime.launch.hooks import remove_launch_hook
-from deuteron.compiler.runtime.launch.recorded import record_launches
+from deuteron.compiler.runtime.launch.recorded import recording
 from deuteron.compiler.runtime.launch.records import RecordSettings
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 
@@ -92,7 +92,7 @@ def test_a_launch_passes_a_buffer_and_reads_it(gpu, listener, monkeypatch) -> No
     recipe = LaunchRecipe(160)
     give_recipes(monkeypatch, lambda denied: recipe)
     x = deuteron.get_device("cuda:0").empty((32,), "f32")
-    record_launches(RecordSettings(8 * 64 * 5, (0, 4)))
+    recording.set(RecordSettings(8 * 64 * 5, (0, 4)))
     scoped[(3, 2)](x, 7)
     assert gpu.seen[-1] == (HEAD_WORDS + 30 * (TRACK_WORDS + 64), 63, 0b10001)
     records = listener.records
@@ -114,9 +114,9 @@ def test_a_launch_passes_a_buffer_and_reads_it(gpu, listener, monkeypatch) -> No
 
 def test_launches_after_that_pass_none(gpu, listener) -> None:
     x = deuteron.get_device("cuda:0").empty((32,), "f32")
-    record_launches(RecordSettings())
+    recording.set(RecordSettings())
     scoped[(1,)](x, 7)
-    record_launches(None)
+    recording.set(None)
     remove_launch_hook(listener)
     gpu.sizes = [8, 4]
     gpu.calls.clear()

@@ -210,8 +210,10 @@ class CompiledKernel:
         shape = grid_of(grid)
         if 0 in shape:
             return
-        if standing.by is not None and self.variant is not None:
-            run_on_host(standing.by, self.variant, shape, spread(dict(zip(shown(self.signature), args, strict=True))))
+        if standing.value is not None and self.variant is not None:
+            run_on_host(
+                standing.value, self.variant, shape, spread(dict(zip(shown(self.signature), args, strict=True)))
+            )
             return
         fitting = self if self._guards is None else self._fitting(self._guards, where, shape, values)
         kernel = fitting.loaded(where)

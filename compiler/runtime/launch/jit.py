@@ -254,8 +254,8 @@ class JITFunction(DescribedKernel):
         arguments = dict(zip(self.arg_names, args, strict=True))
         refuse_described(self, arguments)
         launch = specialize(self, arguments, options)
-        if standing.by is not None:
-            made: Prepared = StandInLaunch(self, launch, standing.by)
+        if standing.value is not None:
+            made: Prepared = StandInLaunch(self, launch, standing.value)
         elif self.interpreted:
             made = InterpretedLaunch(self, launch)
         else:
@@ -361,7 +361,7 @@ class JITFunction(DescribedKernel):
     @property
     def interpreted(self) -> bool:
         """Whether launches run under the interpreter: the Python function itself, or what stands in for devices."""
-        return knobs.interpret.get() or self._interpret or standing.by is not None
+        return knobs.interpret.get() or self._interpret or standing.value is not None
 
     @property
     def debug(self) -> bool:

@@ -8,32 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import knobs
+from ...epoch import Switch
 from ...launch_recipe import LaunchRecipe
 from ..arrays.arguments import readers
 from .hooks import LaunchEvent
 from .loaded import Loaded
 from .records import RecordSettings, head_of, read_buffer, words_of
 
-
-class _Recording:
-    """Whether launches record now, and how: read when a kernel needs a new specialisation, and at instrumented
-    launches."""
-
-    __slots__ = ("settings",)
-
-    def __init__(self) -> None:
-        self.settings: RecordSettings | None = None
-
-
-recording = _Recording()
-
-
-def record_launches(settings: RecordSettings | None) -> None:
-    """Let launches from now on record, or, for None, not."""
-    if settings != recording.settings:
-        recording.settings = settings
-        knobs.epoch.value += 1  # kernels forget what they have prepared
+#: Whether launches record now, and how: read when a kernel needs a new specialisation, and at instrumented launches.
+recording: Switch[RecordSettings | None] = Switch(None)
 
 
 def run_observed(
@@ -48,7 +31,7 @@ def run_observed(
         loaded.timed_launch(event, values, stream)
         return
     programs, warps = loaded.tracks(event.grid)
-    settings = recording.settings or RecordSettings()
+    settings = recording.value or RecordSettings()
     ring = settings.ring(programs, warps, recipe.records)
     buffer = loaded.device.empty((words_of(programs * warps, ring, recipe.records),), "i64")
     buffer.fill(head_of(settings, ring))

@@ -15,9 +15,9 @@ from ..device import Device
 from ..devices import default_device, get_device
 from ..variant.constants import ConstantKey
 from ..variant.variant import Variant, launch_target, make_schedule
+from . import lines
 from .binding import KernelParameter, parts_of
 from .kernel import Kernel, Launch
-from .lines import lines
 from .recorded import recording
 
 
@@ -54,8 +54,8 @@ def specialize(
         found.constants,
         target,
         schedule,
-        records=recording.settings.form if recording.settings is not None else None,
-        lined=lines.wanted and target.kind == "cuda",
+        records=recording.value.form if recording.value is not None else None,
+        lined=lines.wanted.value and target.kind == "cuda",
     )
     return Launch(variant, device, tuple(found.passed), found.known, anywhere=not found.homes)
 

@@ -3,11 +3,11 @@ every access."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, Protocol
 
-from ... import knobs
+from ...epoch import Switch
 from ..arrays.host import host_array
 from ..variant.variant import Variant
 
@@ -21,30 +21,9 @@ class StandIn(Protocol):
         ...
 
 
-class _Standing:
-    """Who stands in now: launches read it when they need a new specialisation, and those of compiled kernels each
-    time."""
-
-    __slots__ = ("by",)
-
-    def __init__(self) -> None:
-        self.by: StandIn | None = None
-
-
-standing = _Standing()
-
-
-@contextmanager
-def standing_in(stand_in: StandIn) -> Iterator[None]:
-    """Let ``stand_in`` run all launches of this process inside a ``with`` block, of all threads."""
-    before = standing.by
-    standing.by = stand_in
-    knobs.epoch.value += 1  # kernels forget what they have prepared
-    try:
-        yield
-    finally:
-        standing.by = before
-        knobs.epoch.value += 1
+#: Who stands in for the devices now: launches read it when they need a new specialisation, and those of compiled
+#: kernels each time.
+standing: Switch[StandIn | None] = Switch(None)
 
 
 def run_on_host(
