@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,24 +25,6 @@ Workload = Annotated[
         help="vector_add, softmax, layer_norm or matmul; a workload as FILE.json; or FILE.py:KERNEL.",
     ),
 ]
-Shape = Annotated[
-    list[str] | None,
-    typer.Option(metavar="M=512,N=512", help="May be repeated. Default: the workload's own shapes."),
-]
-Dtype = Annotated[list[str] | None, typer.Option(help="May be repeated. Default: the workload's first.")]
-DeviceOption = Annotated[str, typer.Option(help="cpu, or cuda:0; `deuteron devices` lists them.")]
-Trials = Annotated[int | None, typer.Option(min=1, help="Most configurations per shape. Default: 100.")]
-Seconds = Annotated[
-    float | None,
-    typer.Option(
-        help="Seconds for the whole job, divided evenly among shapes and dtypes: once a configuration works nothing is "
-        "tried after three quarters of a share; race and final are timed in the rest. Nothing is cut short: the "
-        "program's start, the trial under way, and processes, checks and least rounds of race and final come on top."
-    ),
-]
-Strategy = Annotated[
-    str, typer.Option(help="surrogate, random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
-]
 Sources = Annotated[
     list[str] | None,
     typer.Option(
@@ -51,106 +33,113 @@ Sources = Annotated[
         help="A folder or journal of `deuteron tune`, a bundle, or the http:// address of a service. Repeatable.",
     ),
 ]
-Description = Annotated[
-    Path | None,
-    typer.Option(
-        "--workload",
-        metavar="FILE.json",
-        help="FILE:KERNEL: how the kernel is launched, where neither the kernel's file nor options say it.",
-    ),
-]
-Seed = Annotated[int, typer.Option(help="The same seed proposes the same configurations.")]
-TensorOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=M,N",
-        help="FILE:KERNEL: shape of a pointer argument, over the dims; :output, :inout or a dtype may follow.",
-    ),
-]
-ScalarOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=EXPR", help="FILE:KERNEL: value of a scalar argument, over the dims."),
-]
-GridOption = Annotated[
-    str | None,
-    typer.Option(metavar="EXPR[;EXPR]", help="FILE:KERNEL: the grid, such as cdiv(M, BLOCK)."),
-]
-SearchOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=1,2,4", help="FILE:KERNEL: choices of a constexpr or, on a GPU, num_warps."),
-]
-ConstexprOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME=EXPR", help="FILE:KERNEL: a constexpr fixed by the shape."),
-]
-ConstraintOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="EXPR",
-        help="FILE:KERNEL: what has to be true of a configuration, over dims and parameters, such as BLOCK >= N. "
-        "May be repeated.",
-    ),
-]
 
 
 @dataclass(frozen=True)
-class KernelOptions:
-    """What only FILE:KERNEL needs, as it was typed."""
+class LaunchOptions:
+    """How FILE:KERNEL is launched, and what is searched, as it was typed."""
 
-    description: Path | None = None
-    tensor: Sequence[str] = ()
-    scalar: Sequence[str] = ()
-    grid: str | None = None
-    search: Sequence[str] = ()
-    constexpr: Sequence[str] = ()
-    constraint: Sequence[str] = ()
+    description: Annotated[
+        Path | None,
+        typer.Option(
+            "--workload",
+            metavar="FILE.json",
+            help="FILE:KERNEL: how the kernel is launched, where neither the kernel's file nor options say it.",
+        ),
+    ] = None
+    tensor: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=M,N",
+            help="FILE:KERNEL: shape of a pointer argument, over the dims; :output, :inout or a dtype may follow.",
+        ),
+    ] = field(default_factory=list)
+    scalar: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=EXPR", help="FILE:KERNEL: value of a scalar argument, over the dims."),
+    ] = field(default_factory=list)
+    grid: Annotated[
+        str | None,
+        typer.Option(metavar="EXPR[;EXPR]", help="FILE:KERNEL: the grid, such as cdiv(M, BLOCK)."),
+    ] = None
+    search: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=1,2,4", help="FILE:KERNEL: choices of a constexpr or, on a GPU, num_warps."),
+    ] = field(default_factory=list)
+    constexpr: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=EXPR", help="FILE:KERNEL: a constexpr fixed by the shape."),
+    ] = field(default_factory=list)
 
     @property
     def given(self) -> list[str]:
         """The options that were given."""
-        options = {
-            "--workload": self.description,
-            "--tensor": self.tensor,
-            "--scalar": self.scalar,
-            "--grid": self.grid,
-            "--search": self.search,
-            "--constexpr": self.constexpr,
-            "--constraint": self.constraint,
-        }
-        return [option for option, value in options.items() if value]
+        spelled = {"description": "--workload"}
+        return [spelled.get(f.name, f"--{f.name}") for f in fields(self) if getattr(self, f.name)]
 
 
-def make_job(
-    workload: str,
-    *,
-    shapes: Sequence[str],
-    dtypes: Sequence[str],
-    device: str,
-    trials: int | None,
-    seconds: float | None,
-    strategy: str,
-    seed: int,
-    kernel: KernelOptions,
-) -> JobSpec:
-    """The job that the options describe.
+@dataclass(frozen=True)
+class KernelOptions(LaunchOptions):
+    """What only FILE:KERNEL needs, as it was typed."""
 
-    Raises:
-        DeuteronError: the message names the option, the field of the file, or the place in the kernel.
-    """
-    from deuteron.tuner import Budget, JobSpec  # lazy: help starts without the tuner
-    from deuteron.tuner.job import parse_shape  # lazy: help starts without the tuner
+    constraint: Annotated[
+        list[str],
+        typer.Option(
+            metavar="EXPR",
+            help="FILE:KERNEL: what has to be true of a configuration, over dims and parameters, such as BLOCK >= N. "
+            "May be repeated.",
+        ),
+    ] = field(default_factory=list)
 
-    sizes = [parse_shape(text) for text in shapes]
-    spec = read_workload(workload, dims=tuple(sizes[0]) if sizes else (), kernel=kernel)
-    return JobSpec(
-        workload=spec,
-        shapes=tuple(sizes) or spec.shapes,
-        dtypes=tuple(dtypes) or spec.dtypes[:1],
-        device=device,
-        budget=Budget(trials if trials is not None else 100, seconds),
-        strategy=strategy,
-        seed=seed,
+
+@dataclass(frozen=True)
+class JobOptions:
+    """What is tuned, where and for how long, as it was typed."""
+
+    workload: Workload
+    shape: Annotated[
+        list[str],
+        typer.Option(metavar="M=512,N=512", help="May be repeated. Default: the workload's own shapes."),
+    ] = field(default_factory=list)
+    dtype: Annotated[list[str], typer.Option(help="May be repeated. Default: the workload's first.")] = field(
+        default_factory=list
     )
+    device: Annotated[str, typer.Option(help="cpu, or cuda:0; `deuteron devices` lists them.")] = "cpu"
+    trials: Annotated[int | None, typer.Option(min=1, help="Most configurations per shape. Default: 100.")] = None
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds for the whole job, divided evenly among shapes and dtypes: once a configuration works "
+            "nothing is tried after three quarters of a share; race and final are timed in the rest. Nothing is cut "
+            "short: the program's start, the trial under way, and processes, checks and least rounds of race and final "
+            "come on top."
+        ),
+    ] = None
+    strategy: Annotated[
+        str, typer.Option(help="surrogate, random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
+    ] = "surrogate"
+    seed: Annotated[int, typer.Option(help="The same seed proposes the same configurations.")] = 0
+
+    def job(self, kernel: KernelOptions) -> JobSpec:
+        """The job that the options describe.
+
+        Raises:
+            DeuteronError: the message names the option, the field of the file, or the place in the kernel.
+        """
+        from deuteron.tuner import Budget, JobSpec  # lazy: help starts without the tuner
+        from deuteron.tuner.job import parse_shape  # lazy: help starts without the tuner
+
+        sizes = [parse_shape(text) for text in self.shape]
+        spec = read_workload(self.workload, dims=tuple(sizes[0]) if sizes else (), kernel=kernel)
+        return JobSpec(
+            workload=spec,
+            shapes=tuple(sizes) or spec.shapes,
+            dtypes=tuple(self.dtype) or spec.dtypes[:1],
+            device=self.device,
+            budget=Budget(self.trials if self.trials is not None else 100, self.seconds),
+            strategy=self.strategy,
+            seed=self.seed,
+        )
 
 
 def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> WorkloadSpec:

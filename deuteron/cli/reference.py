@@ -89,7 +89,7 @@ def _spelling(option: Any) -> str:
 def _description(parameter: Any, kind: object) -> str:
     text = (parameter.help or "").replace("|", "\\|")
     default = parameter.default
-    shown = default is not None and not isinstance(default, bool) and default != ()
+    shown = default is not None and not isinstance(default, bool) and default not in ((), [])
     if shown and "Default" not in text:
         text += f" Default: `{getattr(default, 'value', default)}`."
     choices = [f"`{member.value}`" for member in _members(kind)]

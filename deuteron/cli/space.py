@@ -9,18 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .errors import CommandError
+from .grouped import with_options
 from .inferred_job import chosen_of, given_of
-from .job_options import (
-    ConstexprOption,
-    Description,
-    GridOption,
-    KernelOptions,
-    ScalarOption,
-    SearchOption,
-    TensorOption,
-    read_workload,
-    save_workload,
-)
+from .job_options import KernelOptions, LaunchOptions, read_workload, save_workload
 from .kernel_file import existing_file, is_described, read_kernel, split_kernel
 from .output import console, make_table, say, tell
 from .pairs import parse_pairs, parse_value
@@ -31,7 +22,9 @@ if TYPE_CHECKING:
     from deuteron.tuner.workloads import WorkloadSpec
 
 
+@with_options
 def space(
+    *,
     workload: Annotated[
         str, typer.Argument(metavar="FILE:KERNEL", help="The file is never executed. Or a workload, as for tune.")
     ],
@@ -42,12 +35,7 @@ def space(
     device: Annotated[
         str, typer.Option(help="cpu or cuda:0 of this machine; a product such as h200; or sm_80, sm_90a, ...")
     ] = "cpu",
-    description: Description = None,
-    tensor: TensorOption = None,
-    scalar: ScalarOption = None,
-    grid: GridOption = None,
-    search: SearchOption = None,
-    constexpr: ConstexprOption = None,
+    launch: LaunchOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of tables.")] = False,
     save: Annotated[
         Path | None, typer.Option("--save-workload", help="Write the workload with this space, for tune and submit.")
@@ -62,7 +50,7 @@ def space(
     """
     from deuteron.tuner.inference import device_of, infer_space, with_inferred_space  # lazy: help starts without it
 
-    options = KernelOptions(description, tensor or (), scalar or (), grid, search or (), constexpr or ())
+    options = KernelOptions(**vars(launch))
     properties, target = device_of(device)
     subject, spec = _subject(workload, shape, dtype, options, properties, target)
     found = infer_space(subject, properties)

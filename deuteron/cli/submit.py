@@ -6,46 +6,17 @@ from typing import Annotated
 
 import typer
 
-from .job_options import (
-    ConstexprOption,
-    ConstraintOption,
-    Description,
-    DeviceOption,
-    Dtype,
-    GridOption,
-    KernelOptions,
-    ScalarOption,
-    SearchOption,
-    Seconds,
-    Seed,
-    Shape,
-    Strategy,
-    TensorOption,
-    Trials,
-    Workload,
-    make_job,
-)
+from .grouped import with_options
+from .job_options import JobOptions, KernelOptions
 from .output import say, tell
 from .settings import Server, connect
 from .watch import follow
 
 
+@with_options
 def submit(
-    workload: Workload,
-    shape: Shape = None,
-    dtype: Dtype = None,
-    device: DeviceOption = "cpu",
-    trials: Trials = None,
-    seconds: Seconds = None,
-    strategy: Strategy = "surrogate",
-    seed: Seed = 0,
-    description: Description = None,
-    tensor: TensorOption = None,
-    scalar: ScalarOption = None,
-    grid: GridOption = None,
-    search: SearchOption = None,
-    constexpr: ConstexprOption = None,
-    constraint: ConstraintOption = None,
+    options: JobOptions,
+    kernel: KernelOptions,
     jobs: Annotated[
         int,
         typer.Option(
@@ -66,19 +37,7 @@ def submit(
 
     Example: `deuteron submit softmax --shape M=4096,N=1024 --device cuda:0 --watch`
     """
-    job = make_job(
-        workload,
-        shapes=shape or (),
-        dtypes=dtype or (),
-        device=device,
-        trials=trials,
-        seconds=seconds,
-        strategy=strategy,
-        seed=seed,
-        kernel=KernelOptions(
-            description, tensor or (), scalar or (), grid, search or (), constexpr or (), constraint or ()
-        ),
-    )
+    job = options.job(kernel)
     with connect(server) as client:
         accepted = []
         for number, part in enumerate(job.split(jobs), 1):

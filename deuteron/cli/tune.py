@@ -8,27 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .grouped import with_options
 from .inferred_job import with_space_of_kernel
-from .job_options import (
-    ConstexprOption,
-    ConstraintOption,
-    Description,
-    DeviceOption,
-    Dtype,
-    GridOption,
-    KernelOptions,
-    ScalarOption,
-    SearchOption,
-    Seconds,
-    Seed,
-    Shape,
-    Strategy,
-    TensorOption,
-    Trials,
-    Workload,
-    make_job,
-    save_workload,
-)
+from .job_options import JobOptions, KernelOptions, save_workload
 from .output import print_records, say
 from .settings import token_for
 from .signatures import AllowUnsigned, bundle_reader
@@ -39,26 +21,15 @@ if TYPE_CHECKING:
     from deuteron.tuner.local import LocalResult
 
 
+@with_options
 def tune(
-    workload: Workload,
-    shape: Shape = None,
-    dtype: Dtype = None,
-    device: DeviceOption = "cpu",
-    trials: Trials = None,
-    seconds: Seconds = None,
-    strategy: Strategy = "surrogate",
-    seed: Seed = 0,
+    options: JobOptions,
+    *,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for journal, bundle, picture and profile. Default: in DEUTERON_HOME."),
     ] = None,
-    description: Description = None,
-    tensor: TensorOption = None,
-    scalar: ScalarOption = None,
-    grid: GridOption = None,
-    search: SearchOption = None,
-    constexpr: ConstexprOption = None,
-    constraint: ConstraintOption = None,
+    kernel: KernelOptions,
     earlier: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,22 +64,9 @@ def tune(
 
     A kernel of your own: `deuteron tune examples/vector_add.py:add_kernel --shape n_elements=1048576`
     """
-    kernel = KernelOptions(
-        description, tensor or (), scalar or (), grid, search or (), constexpr or (), constraint or ()
-    )
-    job = make_job(
-        workload,
-        shapes=shape or (),
-        dtypes=dtype or (),
-        device=device,
-        trials=trials,
-        seconds=seconds,
-        strategy=strategy,
-        seed=seed,
-        kernel=kernel,
-    )
+    job = options.job(kernel)
     if infer:
-        job = with_space_of_kernel(job, workload, kernel)
+        job = with_space_of_kernel(job, options.workload, kernel)
     if save is not None:
         save_workload(job.workload, save)
         typer.echo(f"workload: {save}")
