@@ -31,23 +31,33 @@ def read_attribute(value: object, name: str) -> object:
         return value.member(name)
     if isinstance(value, AggregateType):
         return value.function(name)
-    if isinstance(value, tuple) and name in field_names(value):
-        return value[field_names(value).index(name)]
     if isinstance(value, tensor):
         if not name.startswith("_") and hasattr(tensor, name):
             return getattr(value, name)
         known = [n for n in dir(tensor) if not n.startswith("_")]
         raise UnknownName(f"a tensor has no attribute {name!r}", hint=suggest(name, known))
-    if isinstance(value, Tile) and name in ("scalar", "numel"):
-        return value.elem if name == "scalar" else value.size
-    if isinstance(value, Scalar) and name == "name":
-        return value.short if value.is_float else value.spelling  # Triton's name
-    if isinstance(value, Scalar | Pointer | Tile) and name in _TYPE_ATTRIBUTES:
-        if hasattr(value, name):
-            return getattr(value, name)
-        raise UnknownName(f"the type {value} has no attribute {name!r}")
+    if isinstance(value, Scalar | Pointer | Tile):
+        return _of_type(value, name)
     if isinstance(value, type) and not is_named_tuple(value) and not name.startswith("_") and hasattr(value, name):
         return getattr(value, name)  # tl.PropagateNan.ALL
+    return _of_constant(value, name)
+
+
+def _of_type(kind: Scalar | Pointer | Tile, name: str) -> object:
+    if isinstance(kind, Tile) and name in ("scalar", "numel"):
+        return kind.elem if name == "scalar" else kind.size
+    if isinstance(kind, Scalar) and name == "name":
+        return kind.short if kind.is_float else kind.spelling  # Triton's name
+    if name not in _TYPE_ATTRIBUTES:
+        raise _unknown(kind, name)
+    if hasattr(kind, name):
+        return getattr(kind, name)
+    raise UnknownName(f"the type {kind} has no attribute {name!r}")
+
+
+def _of_constant(value: object, name: str) -> object:
+    if isinstance(value, tuple) and name in field_names(value):
+        return value[field_names(value).index(name)]
     if name == "type" and isinstance(value, Typed):
         return value.type
     if name == "type" and isinstance(value, int | float | str | tuple):
@@ -59,8 +69,12 @@ def read_attribute(value: object, name: str) -> object:
     if isinstance(value, int | float) and not name.startswith("_") and hasattr(tensor, name):
         # A number that specialisation or a literal made of what is a tensor elsewhere: it can do what a tensor can.
         return getattr(arithmetic.as_tensor(value), name)
+    raise _unknown(value, name)
+
+
+def _unknown(value: object, name: str) -> UnknownName:
     hint = "tuples and lists do not change: write x = x + (item,)" if name == "append" else None
-    raise UnknownName(f"{described(value)} has no attribute {name!r} in the kernel language", hint=hint)
+    return UnknownName(f"{described(value)} has no attribute {name!r} in the kernel language", hint=hint)
 
 
 def described(value: object) -> str:

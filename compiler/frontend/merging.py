@@ -210,49 +210,45 @@ def emit_conditional(
 
 
 def _join_scopes(meeting: Meeting, scopes: tuple[Scope, Scope], final: bool, function: str) -> Scope:
-    joined: Scope = {}
-    for flag in FLAGS:
-        joined[flag] = meeting.join(flag, *(scope.get(flag, False) for scope in scopes))
+    joined: Scope = {flag: meeting.join(flag, *(scope.get(flag, False) for scope in scopes)) for flag in FLAGS}
     values = [ANY if scope.get(RETURNED, False) is False else scope[VALUE] for scope in scopes]
     if not all(value is ANY for value in values):
         joined[VALUE] = _join_returned(meeting, function, *values)
     if final:
         return joined
     dead = [scope.get(RETURNED, False) is True for scope in scopes]
-    if dead[0] and dead[1]:  # nobody reads a variable, but what did not change must still be seen not to have
+    living = [scope for scope, is_dead in zip(scopes, dead, strict=True) if not is_dead]
+    if not living:  # nobody reads a variable, but what did not change must still be seen not to have
         return {name: value for name, value in scopes[0].items() if name not in HIDDEN} | joined
     gone = [scope.get(LEFT, False) is True for scope in scopes]
-    doubtful = frozenset().union(
-        *(_doubtful(scope) for scope, is_dead in zip(scopes, dead, strict=True) if not is_dead)
-    )
+    doubtful = frozenset().union(*map(_doubtful, living))
+    absent = Undefined("only one branch of the 'if' above defines it", "give it a value before the 'if'")
     for name in dict.fromkeys((*scopes[0], *scopes[1])):
         if name in HIDDEN:
             continue
         if name in scopes[0] and name in scopes[1] and same_constant(scopes[0][name], scopes[1][name]):
             joined[name] = scopes[0][name]
             continue
-        sides = [ANY if is_dead else scope.get(name) for scope, is_dead in zip(scopes, dead, strict=True)]
-        missing = [not is_dead and name not in scope for scope, is_dead in zip(scopes, dead, strict=True)]
+        sides = [ANY if is_dead else scope.get(name, absent) for scope, is_dead in zip(scopes, dead, strict=True)]
         for side in (0, 1):
-            absent = missing[side] or isinstance(sides[side], Undefined)
-            if absent and gone[side] and not gone[1 - side]:
-                sides[side], missing[side] = ANY, False
+            if isinstance(sides[side], Undefined) and gone[side] and not gone[1 - side]:
+                sides[side] = ANY
                 doubtful |= {name}
-        if dead[0] and name not in scopes[1] or dead[1] and name not in scopes[0]:
-            continue
-        if any(missing):
-            joined[name] = Undefined("only one branch of the 'if' above defines it", "give it a value before the 'if'")
-            continue
-        if any(isinstance(side, LastIndex) for side in sides):
-            joined[name] = Undefined(
-                "it counts a loop in one branch of the 'if' above", "give it a value before the 'if'"
-            )
-            continue
-        undefined = next((side for side in sides if isinstance(side, Undefined)), None)
-        joined[name] = undefined if undefined else meeting.join(name, *sides)
+        if len(living) == 2 or name in living[0]:
+            joined[name] = _join_sides(meeting, name, sides, absent)
     if doubtful:
         joined[DOUBTFUL] = doubtful
     return joined
+
+
+def _join_sides(meeting: Meeting, name: str, sides: list[object], absent: Undefined) -> object:
+    """What a variable is behind a conditional; ``absent`` is that of a side that does not define it."""
+    if any(side is absent for side in sides):
+        return absent
+    if any(isinstance(side, LastIndex) for side in sides):
+        return Undefined("it counts a loop in one branch of the 'if' above", "give it a value before the 'if'")
+    undefined = next((side for side in sides if isinstance(side, Undefined)), None)
+    return undefined if undefined else meeting.join(name, *sides)
 
 
 def _doubtful(scope: Scope) -> frozenset[str]:

@@ -96,26 +96,7 @@ def make_variant(
     """
     if isinstance(kernel, Inlinable):
         kernel = source_of(kernel)
-    if not isinstance(kernel, KernelSource):
-        raise SignatureError(
-            f"cannot compile a {type(kernel).__name__}",
-            hint="pass a @deuteron.jit function or a KernelSource",
-        )
-    if not isinstance(signature, Mapping):
-        raise SignatureError(
-            f"the signature of {kernel.name} is {signature!r}",
-            hint='pass the types of its parameters by name, such as {"x": "*fp32", "n": "i32"}',
-        )
-    if not isinstance(constexprs or {}, Mapping):
-        raise SignatureError(
-            f"the constexprs of {kernel.name} are {constexprs!r}", hint='pass values by name, such as {"BLOCK": 64}'
-        )
-    for name in (*signature, *(constexprs or {})):
-        if not isinstance(name, str):
-            raise SignatureError(
-                f"{kernel.name} has no parameter {name!r}",
-                hint=f"its parameters by name: {', '.join(p.name for p in kernel.parameters)}",
-            )
+    _check_given(kernel, signature, constexprs or {})
     given = {n: unwrap(v) for n, v in (constexprs or {}).items()}
     texts = scattered(signature)
     types: dict[str, ArgumentType] = {}
@@ -126,28 +107,56 @@ def make_variant(
             constants[name] = given[name]
         elif text == ():
             constants[name] = ()
-        elif isinstance(text, str) and text != "constexpr":
-            if argument.constexpr:
-                raise SignatureError(
-                    f"{kernel.name} declares {name!r} as tl.constexpr, but it has the type {text!r} in the signature",
-                    hint=f"give its value: constexprs={{{name!r}: ...}}",
-                )
-            kind = parse_argument_type(text)
+        elif text not in (None, "constexpr"):
+            kind = _type_given(kernel, argument, name, text)
             if kind.is_one:
                 constants[name] = 1
             else:
                 types |= flattened(name, kind)
-        elif text not in (None, "constexpr"):
-            raise SignatureError(
-                f"{kernel.name}: the type of the parameter {name!r} is {text!r}",
-                hint=f'types are text, such as signature={{{name!r}: "*fp32"}}, or tuples of such texts',
-            )
         elif name == argument.name and argument.default is not None:
             constants[name] = unwrap(kernel.default(argument))
         else:
             raise _missing(kernel, name, argument.constexpr)
     _check_constants(kernel, constants)
     return Variant(kernel, types, constants, Target.parse(target), make_schedule(options))
+
+
+def _check_given(kernel: object, signature: object, constexprs: object) -> None:
+    """Raise SignatureError where one of these is of another kind than it has to be."""
+    if not isinstance(kernel, KernelSource):
+        raise SignatureError(
+            f"cannot compile a {type(kernel).__name__}",
+            hint="pass a @deuteron.jit function or a KernelSource",
+        )
+    if not isinstance(signature, Mapping):
+        raise SignatureError(
+            f"the signature of {kernel.name} is {signature!r}",
+            hint='pass the types of its parameters by name, such as {"x": "*fp32", "n": "i32"}',
+        )
+    if not isinstance(constexprs, Mapping):
+        raise SignatureError(
+            f"the constexprs of {kernel.name} are {constexprs!r}", hint='pass values by name, such as {"BLOCK": 64}'
+        )
+    for name in (*signature, *constexprs):
+        if not isinstance(name, str):
+            raise SignatureError(
+                f"{kernel.name} has no parameter {name!r}",
+                hint=f"its parameters by name: {', '.join(p.name for p in kernel.parameters)}",
+            )
+
+
+def _type_given(kernel: KernelSource, argument: Argument, name: str, text: object) -> ArgumentType:
+    if not isinstance(text, str):
+        raise SignatureError(
+            f"{kernel.name}: the type of the parameter {name!r} is {text!r}",
+            hint=f'types are text, such as signature={{{name!r}: "*fp32"}}, or tuples of such texts',
+        )
+    if argument.constexpr:
+        raise SignatureError(
+            f"{kernel.name} declares {name!r} as tl.constexpr, but it has the type {text!r} in the signature",
+            hint=f"give its value: constexprs={{{name!r}: ...}}",
+        )
+    return parse_argument_type(text)
 
 
 def _leaves_given(kernel: KernelSource, given: Sequence[str]) -> Iterator[tuple[Argument, str]]:
