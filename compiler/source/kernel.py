@@ -16,15 +16,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import CompilationError, LaunchError, Location, UnknownName, UnsupportedSyntax
-from ..ir.types import Pointer, Scalar
-from ..language.aggregate import AggregateType, Initializer
-from ..language.constexpr import unwrap
-from ..language.inline import ConstexprFunction, Inlinable, LibraryFunction
-from ..language.named import field_names
+from ..language.aggregate import Initializer
+from ..language.inline import ConstexprFunction, Inlinable
 from ..python_text import text_of
 from .arguments import Argument, spelled
-from .identity import class_content, class_text, float_text, identity
-from .modules import LANGUAGE_TYPES, LanguageModule, suggest
+from .meaning import Meanings
+from .modules import suggest
 from .namespace import (
     CompileTimeNamespace,
     HelperModule,
@@ -41,8 +38,6 @@ from .scoping import read_before_bound
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
 
-#: Classes whose values are spelled in full, and differently, by ``repr``.
-_SPELLED = frozenset({type(None), bool, int, str, Scalar, Pointer})
 
 #: Most characters of a kernel and of what it reaches, spelled out. Constants are short texts of long values.
 MAX_REACHED = 8 << 20
@@ -356,32 +351,15 @@ def _path(node: ast.expr) -> str | None:
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else None
 
 
-def functions_in(value: object) -> Iterator[Inlinable]:
-    """The jit functions that a value is or contains: those of a tuple, of an aggregate and of what its fields are."""
-    # A list and not recursion, and each aggregate once: those of those of two fields each are 2 to the n.
-    waiting, seen = [unwrap(value)], set[AggregateType]()
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, tuple):
-            waiting += map(unwrap, reversed(value))
-        elif isinstance(value, AggregateType):
-            if value not in seen:
-                seen.add(value)
-                parts = [*value.methods.values(), *value.properties.values(), *value.fields.values()]
-                waiting += map(unwrap, reversed(parts))
-        elif isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
-            yield value
-
-
-class _Reached:
+class _Reached(Meanings):
     """A kernel and the functions that it reaches, numbered in the order in which they are found: numbers tell apart
     two functions of one text, whose own names stand for other things, and two that have changed places."""
 
     def __init__(self, kernel: KernelSource) -> None:
+        super().__init__()
         self.numbers = {kernel: 0}
         # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
         self.waiting = [kernel]
-        self.told: dict[AggregateType, int] = {}
 
     def lines(self) -> Iterator[str]:
         """What tells the kernel apart from any that may be compiled to other code."""
@@ -411,52 +389,9 @@ class _Reached:
         except LaunchError as error:
             raise UnknownName(f"the global {name!r}: {error.message}", hint=error.hint) from error
 
-    def meaning(self, value: object) -> str:
-        """What a name stands for, the same in every process."""
-        value = unwrap(value)
-        if isinstance(value, Inlinable) and not isinstance(value, LibraryFunction):
-            return f"function {self.number(source_of(value))}"
-        if isinstance(value, LanguageModule):
-            return f"module {value.name}"
-        if isinstance(value, tuple):
-            return f"{type(value).__name__} ({', '.join(map(self.meaning, value))}) of {', '.join(field_names(value))}"
-        if isinstance(value, type) and (fields := field_names(value)):
-            defaults = value.__dict__.get("_field_defaults", {})
-            shown = ", ".join(f"{name} = {self.meaning(default)}" for name, default in defaults.items())
-            return f"{value.__name__} of {', '.join(fields)} by default {shown}"
-        if isinstance(value, AggregateType):
-            return self.aggregate(value)
-        if isinstance(value, LibraryFunction) or type(value) in _SPELLED:
-            return f"{type(value).__name__} {value!r}"
-        if type(value) is float:
-            return f"float {value!r}" if value == value else f"float {float_text(value)}"
-        if not callable(value):
-            return identity(value, self._held)
-        if isinstance(value, type) and value not in LANGUAGE_TYPES:
-            return class_content(value, self._held)
-        return f"{value.__module__}.{getattr(value, '__qualname__', value)}"
-
-    def _held(self, value: object) -> str:
-        """What a value holds means; raises LaunchError for Python's functions, many of which have one name."""
-        value = unwrap(value)
-        if isinstance(value, types.FunctionType | types.MethodType) or type(value).__name__ == "partial":
-            raise LaunchError(f"a {class_text(type(value))} cannot be a compile-time value")
-        return self.meaning(value)
-
-    def aggregate(self, value: AggregateType) -> str:
-        """What an aggregate has and can do; where it was told already its number, as aggregates of aggregates double
-        with each level."""
-        if value in self.told:
-            return f"aggregate {value.__name__} number {self.told[value]}"
-        self.told[value] = len(self.told)
-        fields = ", ".join(f"{name}: {self.meaning(kind)}" for name, kind in value.fields.items())
-        defaults = ", ".join(f"{name} = {self.meaning(default)}" for name, default in value.defaults.items())
-        members = (*value.methods.items(), *value.properties.items())
-        functions = ", ".join(f"{name} = {self.meaning(function)}" for name, function in members)
-        return f"aggregate {value.__name__} of {fields} by default {defaults} with {functions}"
-
-    def number(self, source: KernelSource) -> int:
+    def number(self, function: Inlinable) -> int:
         """The number of a function; it is looked at later if it is new."""
+        source = source_of(function)
         if source not in self.numbers:
             self.numbers[source] = len(self.numbers)
             self.waiting.append(source)

@@ -10,7 +10,8 @@ from ...ir.types import Scalar
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable, LibraryFunction
 from ...source.identity import float_text
-from ...source.kernel import KernelSource, functions_in, source_of
+from ...source.kernel import KernelSource, source_of
+from ...source.meaning import functions_in
 from ...source.namespace import LiveNamespace
 from ..variant.constants import constant_text
 

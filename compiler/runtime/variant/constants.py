@@ -13,7 +13,8 @@ from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable
 from ...language.named import field_names
 from ...source.identity import class_text, float_text, identity
-from ...source.kernel import functions_in, source_of
+from ...source.kernel import source_of
+from ...source.meaning import functions_in
 from ..arrays.dtypes import canonical_dtype
 
 _PLAIN = (type(None), bool, int, float, str, Scalar, Pointer, constexpr)
