@@ -7,22 +7,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ... import knobs
-from ...errors import DeuteronError, LaunchError, TargetError
+from ...errors import LaunchError, TargetError
 from ...folders import make_folder
 from ...language.constexpr import unwrap
 from ...launch_recipe import PROGRAMS, Guard
-from ...signature import ArgumentType, is_hidden, scattered
-from ..arrays.arguments import NOWHERE, describe, readers, without_memory
-from ..arrays.descriptor import TensorDescriptor, spread
+from ...signature import ArgumentType, scattered
+from ..arrays.descriptor import spread
 from ..device import Device
 from ..devices import default_device, get_device
-from ..variant.cache import Entry, variant_cache
 from ..variant.metadata import KernelMetadata
-from ..variant.pipeline import STAGES, Artifact, build, check_stage, produce
+from ..variant.obtain import PERSISTENT, obtain
+from ..variant.pipeline import STAGES, Artifact, produce
 from ..variant.variant import Variant
 from .grid import Grid, grid_of
 from .guards import Guards, broken_by, variant_without
@@ -30,6 +28,7 @@ from .hooks import LaunchEvent, VariantLoad, VariantReady, VariantUnload, descri
 from .lines import note_loaded
 from .loaded import Loaded
 from .loading import load
+from .passed import read_arguments, shown
 from .recorded import run_observed
 from .stand_in import run_on_host, standing
 
@@ -300,28 +299,9 @@ class CompiledKernel:
 
     def _read(self, args: tuple[object, ...], device: Device | str | None) -> tuple[Device, tuple[Any, ...]]:
         """The device to run on and the machine values of the arguments."""
-        names = shown(self.signature)
-        if len(args) != len(names):
-            raise LaunchError(
-                f"{self.name} takes {len(names)} run-time arguments ({', '.join(names) or 'none'}), got {len(args)}"
-            )
-        flat = spread(dict(zip(names, args, strict=True)))
-        check_descriptors(self.name, self.signature, dict(zip(names, args, strict=True)))
-        where: Device | None = get_device(device) if isinstance(device, str) else device
-        values = []
-        for name, wanted in self.signature.items():
-            value = flat[name]
-            key, machine_value = _read_argument(self.name, name, value)
-            place = check_argument(self.name, name, wanted, key, value, machine_value)
-            if place is not None and place != (where.name if where else place):
-                raise LaunchError(
-                    f"{self.name}: argument {name!r} ({describe(value)}) is on {place}, the launch on "
-                    f"{where.name if where else place}",
-                    hint="pass all arrays on one device",
-                )
-            where = where or (get_device(place) if place else None)
-            values.append(machine_value)
-        return where or self._home(), tuple(values)
+        given = get_device(device) if isinstance(device, str) else device
+        where, values = read_arguments(self.name, self.signature, args, given)
+        return where or self._home(), values
 
     def _home(self) -> Device:
         """Where a launch without arrays runs: the default device, or the first one of the kernel's kind."""
@@ -332,7 +312,7 @@ class CompiledKernel:
         return {
             "metadata": self.metadata,
             "signature": self.signature,
-            "artifacts": {k: v for k, v in self._artifacts.items() if k in _PERSISTENT},
+            "artifacts": {k: v for k, v in self._artifacts.items() if k in PERSISTENT},
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -342,118 +322,16 @@ class CompiledKernel:
         return f"<CompiledKernel {self.name} for {self.target}>"
 
 
-#: Stages worth keeping: what devices load, and the PTX.
-_PERSISTENT = ("object", "ptx", "cubin")
-
-
-def _read_argument(kernel: str, name: str, value: object) -> tuple[object, Any]:
-    try:
-        return readers[type(value)](value)
-    except DeuteronError as error:
-        raise LaunchError(f"{kernel}: argument {name!r}: {error.message}", hint=error.hint) from error
-
-
-def check_argument(
-    kernel: str, name: str, wanted: ArgumentType, key: object, value: object, machine_value: Any
-) -> str | None:
-    """Check one argument against the compiled signature; returns the device of an array."""
-    text, _, device = str(key).partition("@") if isinstance(key, str) else ("", "", "")
-    base = text.partition(":")[0].removeprefix("*const ").removeprefix("*")
-    if wanted.pointer:
-        good = text.startswith("*") and base == wanted.dtype
-    else:
-        good = bool(text) and not text.startswith("*") and _converts(base, wanted.dtype)
-    if not good:
-        raise LaunchError(
-            f"{kernel}: argument {name!r} is a {describe(value)}, the kernel was compiled for {wanted}",
-            hint=f"pass {'an array' if wanted.pointer else 'a number'} of {wanted.dtype}",
-        )
-    if device == NOWHERE:
-        raise without_memory(kernel, name, value)
-    if wanted.divisibility > 1 and machine_value % wanted.divisibility:
-        raise LaunchError(
-            f"{kernel}: argument {name!r} is not a multiple of {wanted.divisibility}, as the signature promised "
-            f"({wanted})",
-            hint=f'compile for "{str(wanted).partition(":")[0]}", or align the argument',
-        )
-    return (device or "cpu") if wanted.pointer else None
-
-
-def shown(signature: Mapping[str, ArgumentType]) -> list[str]:
-    """The run-time parameters that a caller gives: all but the hidden ones of descriptors."""
-    return [name for name in signature if not is_hidden(name)]
-
-
-def check_descriptors(kernel: str, signature: Mapping[str, ArgumentType], given: Mapping[str, object]) -> None:
-    """Raise LaunchError where a descriptor is not what the kernel was compiled for, or is one where none is wanted."""
-    for name, value in given.items():
-        wanted = signature[name]
-        found = value.kind if isinstance(value, TensorDescriptor) else None
-        fits = found is not None and replace(wanted, const=found.const) == found if wanted.block else found is None
-        if not fits:
-            raise LaunchError(
-                f"{kernel}: argument {name!r} is a {found or describe(value)}, the kernel was compiled for {wanted}",
-                hint=f"pass a TensorDescriptor of {wanted.dtype} with block_shape={list(wanted.block)}"
-                if wanted.block
-                else "pass the array itself",
-            )
-
-
-def _converts(given: str, wanted: str) -> bool:
-    """Whether a Python number of type ``given`` may be passed as ``wanted``."""
-    if wanted[0] == "f" or wanted == "bf16":
-        return True
-    return given[0] in "iu" and (given == wanted or int(given[1:]) <= int(wanted[1:]))
-
-
 def compile_variant(variant: Variant, stop_after: str | None = None, step: str | None = None) -> CompiledKernel:
     """The compiled variant, from the disk cache if it has it. Raises what :func:`pipeline.build` raises."""
     begin = time.perf_counter_ns()
-    made = _compile(variant, stop_after, step)
-    if installed.listeners:
-        installed.tell(VariantReady(variant, made.metadata, time.perf_counter_ns() - begin))
-    return made
-
-
-def _compile(variant: Variant, stop_after: str | None, step: str | None) -> CompiledKernel:
-    check_stage(variant, stop_after, step)
-    cache = variant_cache()
-    # Lines are no part of the key: the same kernel may stand in another place of its file tomorrow.
-    kept = stop_after is None and not variant.lined
-    if kept and not knobs.always_compile.get():
-        entry = cache.get(variant.key)
-        if entry is not None:
-            return _from_entry(variant, entry)
-    work = build(variant, stop_after, step)
-    made = CompiledKernel(work.metadata(), variant.signature, work.artifacts, variant)
-    if kept and ("object" in work.artifacts or "cubin" in work.artifacts):
-        blobs = {
-            name: value if isinstance(value, bytes) else value.encode()
-            for name, value in work.artifacts.items()
-            if name in _PERSISTENT
-        }
-        cache.put(variant.key, Entry({"metadata": made.metadata.to_json()}, blobs))
-    if knobs.kernel_dump.get():
+    metadata, artifacts = obtain(variant, stop_after, step)
+    made = CompiledKernel(metadata, variant.signature, artifacts, variant)
+    if knobs.kernel_dump.get() and not metadata.cached:
         _dump(made)
+    if installed.listeners:
+        installed.tell(VariantReady(variant, metadata, time.perf_counter_ns() - begin))
     return made
-
-
-def _from_entry(variant: Variant, entry: Entry) -> CompiledKernel:
-    stored = entry.header["metadata"]
-    metadata = KernelMetadata.from_json(stored if isinstance(stored, dict) else {})
-    asked = variant.schedule  # the entry may be of a variant that differs in options without effect
-    ready: dict[str, Artifact] = dict(entry.blobs)
-    if "ptx" in entry.blobs:
-        ready["ptx"] = entry.blobs["ptx"].decode()
-    metadata = replace(
-        metadata,
-        cached=True,
-        num_warps=asked.num_warps,
-        num_stages=asked.num_stages,
-        num_ctas=asked.num_ctas,
-        maxnreg=asked.maxnreg,
-    )
-    return CompiledKernel(metadata, variant.signature, ready, variant)
 
 
 def _dump(kernel: CompiledKernel) -> None:
