@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
-from types import NoneType
 from typing import Any, TypeVar
 
 from ... import knobs
 from ...errors import IllegalSchedule, LaunchError
 from ...signature import leaves
 from ..arrays.contents import saved, zero
-from ..arrays.descriptor import TensorDescriptor
 from ..device import Device
 from ..devices import device_of
 from ..launch.bound import Relaunch
@@ -22,21 +20,17 @@ from ..launch.hooks import SearchDone, installed
 from ..launch.kernel import Kernel, Launch
 from ..launch.launcher import compile_for_launch
 from ..launch.runner import Runner
-from ..variant.constants import constant_text
 from ..variant.variant import nearest
-from .checks import by_name, list_of, milliseconds, number
+from .checks import by_name, list_of, milliseconds
 from .config import Config
+from .pruning import promising, pruned
 from .results import FAILED, Timing, TuningResults
 from .search import BenchmarkFunction, Candidate, Search
+from .tuning_key import TuningKey, glance, tuning_key
 
 T = TypeVar("T")
 #: What a message advises where a list names no parameters.
 _NAMES = "give a list of names of parameters"
-#: What a search is done once for.
-TuningKey = tuple[object, ...]
-#: Types of which equal values are the same for a kernel, and of arguments that no array is part of.
-_EXACT = frozenset({int, bool, str, NoneType})
-_PLAIN = _EXACT | {float}
 
 
 class Autotuner(Runner):
@@ -75,7 +69,7 @@ class Autotuner(Runner):
         self.configs = configs or [Config({})]
         self.keys = list_of(str, key, f"{of} key", _NAMES)
         self.cache: dict[TuningKey, Config] = {}
-        #: The tuning key of launches that have been seen, by :meth:`_glance`.
+        #: The tuning key of launches that have been seen, by :func:`.tuning_key.glance`.
         self._seen: dict[object, TuningKey] = {}
         self.best_config: Config | None = None
         self.configs_timings: dict[Config, Timing] = {}
@@ -141,7 +135,7 @@ class Autotuner(Runner):
         grid: Any,
         arguments: dict[str, object],
     ) -> Config:
-        seen = self._glance(arguments)
+        seen = glance(arguments, self.keys, len(self.configs))
         if seen in self._seen and (known := self.cache.get(self._seen[seen])) is not None:
             return known
         self._check_names()
@@ -159,37 +153,9 @@ class Autotuner(Runner):
                 self.cache[key] = self._search(candidates, key, args, kwargs, grid, arguments)
         return self.cache[key]
 
-    def _glance(self, arguments: Mapping[str, object]) -> tuple[object, ...] | None:
-        """What tells launches with different tuning keys apart, in a tenth of that key's time: names, dtypes and
-        devices of arrays, values of ``key``. None where a glance does not do, as for tuples of arrays."""
-        parts: list[object] = [len(self.configs), *arguments]
-        for value in arguments.values():
-            if type(value) in _PLAIN:
-                continue
-            if isinstance(value, tuple):  # a NamedTuple may have fields of any name
-                return None
-            if isinstance(value, TensorDescriptor):
-                value = value.base
-            dtype, device = getattr(value, "dtype", None), getattr(value, "device", None)
-            if not isinstance(dtype, Hashable) or not isinstance(device, Hashable) or dtype is None or device is None:
-                return None
-            parts += (dtype, device)
-        for name in self.keys:
-            value = arguments.get(name)
-            if type(value) not in _EXACT:
-                return None
-            parts += (type(value), value)
-        return tuple(parts)
-
     def tuning_key(self, arguments: Mapping[str, object]) -> TuningKey:
-        """What a search is done once for: the values of ``key`` and the dtypes of all arrays, which is Triton's key, so
-        that configurations that a library keeps are found; then the kind of device, unless it is a GPU."""
-        parts = [_key_part(arguments[name]) for name in self.keys if name in arguments]
-        arrays: list[object] = []
-        for name in self.arg_names:
-            arrays += [part for _, part in leaves(name, arguments.get(name)) if hasattr(part, "dtype")]
-        kind = device_of(arguments).name.partition(":")[0]
-        return (*parts, *(str(array.dtype) for array in arrays), *(() if kind == "cuda" else (kind,)))  # type: ignore[attr-defined]
+        """What a search is done once for, as :func:`.tuning_key.tuning_key` has it."""
+        return tuning_key(arguments, self.keys, self.arg_names)
 
     def _check_names(self) -> None:
         """Arrays to be reset must be the kernel's. A key may be left from another version of it, as in Triton: that is
@@ -229,31 +195,18 @@ class Autotuner(Runner):
         Raises:
             LaunchError: ``early_config_prune`` left nothing, or a function gave something else than it should.
         """
-        candidates = self.configs
         named_args = self.base_fn.named(args)
+        left = self.configs
         if self.early_config_prune is not None:
-            left = self.early_config_prune(self.configs, dict(named_args), **kwargs)
-            what = f"autotune of {self.__name__}: what early_config_prune returned"
-            candidates = list_of(Config, left, what, "return a list of some of the configurations")
-            if not candidates:
-                error = LaunchError(
-                    "Autotuner error: No valid autotuner configs after pruning. "
-                    "`early_config_prune` should return at least one config."
-                )
-                error.add_note(f"in the search of {self.__name__}, which has {len(self.configs)} configurations")
-                raise error
+            left = pruned(self.__name__, left, self.early_config_prune, named_args, kwargs)
         if self.perf_model is None:
-            return candidates
+            return left
+        return promising(self.__name__, left, self.perf_model, self._most_predicted(), {**named_args, **kwargs})
+
+    def _most_predicted(self) -> int:
+        """How many configurations ``perf_model`` chooses: ``top_k``, or this share of all."""
         top_k = self.configs_top_k
-        if isinstance(top_k, float) and top_k <= 1.0:
-            top_k = int(len(self.configs) * top_k)
-        model = self.perf_model
-        what, hint = (
-            f"autotune of {self.__name__}: what perf_model returned",
-            "return a number, less for what is faster",
-        )
-        predicted = {c: number(model(**{**named_args, **kwargs, **c.all_kwargs()}), what, hint) for c in candidates}
-        return sorted(candidates, key=predicted.__getitem__)[: max(1, int(top_k))]
+        return int(len(self.configs) * top_k) if isinstance(top_k, float) and top_k <= 1.0 else int(top_k)
 
     # ---- searching -------------------------------------------------------------------------------------------
 
@@ -394,20 +347,6 @@ class Autotuner(Runner):
 
 def _do_nothing(arguments: Mapping[str, object], exception: Exception | None = None) -> None:
     """The ``post_hook`` where none was given."""
-
-
-def _key_part(value: object) -> object:
-    """A value of ``key`` as Triton has it in its own key; what is no plain value as text."""
-    return value if value is None or type(value) in (bool, int, float, str) else _value_text(value)
-
-
-def _value_text(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_value_text, value))})"
-    try:
-        return constant_text(value)
-    except LaunchError:
-        return type(value).__name__  # an array named in key: its dtype is part of the key anyway
 
 
 def _arrays(name: str, value: object) -> list[object]:
