@@ -124,9 +124,8 @@ def run_job(
             several shapes the others are tuned before :class:`ShapesFailed` says which have no result.
     """
     with local_evaluators(spec.device, spec.budget.seconds) if evaluator is None else nullcontext(evaluator) as make:
-        run = _JobRun(spec, emit, finished, cancelled, workdir, make, known)
         try:
-            return run.run()
+            return _JobRun(spec, emit, finished, cancelled, workdir, make, known).run()
         except DeuteronError as error:
             emit(JobFailed(error.message, error.hint))
             raise
@@ -149,6 +148,7 @@ class _JobRun:
         evaluator: EvaluatorFactory,
         known: Known,
     ) -> None:
+        self._began = time.monotonic()
         self._known = known
         self._own: dict[str, list[SearchLog]] = {}
         self._spec = spec
@@ -156,21 +156,19 @@ class _JobRun:
         self._cancelled = cancelled
         self._workdir = workdir
         self._evaluator = evaluator
-        self._finished = finished
+        self._device = get_device(spec.device)
+        self._planner = Planner(self._device, self._start)
+        self._fingerprint = DeviceFingerprint.of(self._device.properties)
+        self._setup = setup_of(self._device)
+        self._profile = SearchProfile(self._device.properties)
         self._tasks = [_Task(problem, []) for problem in spec.problems()]
+        self._take_over(measured_with(self._setup, finished))
 
     def run(self) -> list[ConfigRecord]:
-        began = time.monotonic()
-        device = get_device(self._spec.device)
-        self._device, self._planner = device, Planner(device, self._start)
-        self._fingerprint = DeviceFingerprint.of(device.properties)
-        self._setup = setup_of(device)
         for task in self._tasks:
             with self._naming(task):
-                check_possible(task.problem, device.properties)
-            check_room(task.problem, device.properties)
-        self._take_over(measured_with(self._setup, self._finished))
-        self._profile = SearchProfile(device.properties)
+                check_possible(task.problem, self._device.properties)
+            check_room(task.problem, self._device.properties)
         make_folder(self._workdir)
         budget = self._spec.budget
         self._emit(
@@ -189,7 +187,7 @@ class _JobRun:
             for index, task in enumerate(self._tasks):
                 try:
                     with self._naming(task):
-                        records.append(self._tune(task, self._share(began, len(self._tasks) - index)))
+                        records.append(self._tune(task, self._share(len(self._tasks) - index)))
                 except JobError as error:
                     failed.append(error)
         except Cancelled:
@@ -202,7 +200,7 @@ class _JobRun:
         if failed:
             raise failed[0] if len(self._tasks) == 1 else ShapesFailed(failed, records, len(self._tasks))
         ids = tuple(record.id for record in records)
-        self._emit(JobFinished(ids, time.monotonic() - began, FILE_NAME, digest))
+        self._emit(JobFinished(ids, time.monotonic() - self._began, FILE_NAME, digest))
         return records
 
     @contextmanager
@@ -223,12 +221,12 @@ class _JobRun:
         for task in self._tasks:
             task.trials += sorted(done.get(task_key(task.problem.dims, task.problem.dtype), []), key=_number)
 
-    def _share(self, began: float, tasks_left: int) -> float | None:
+    def _share(self, tasks_left: int) -> float | None:
         """The part of the time budget for the next task; what one leaves over goes to those after it."""
         total = self._spec.budget.seconds
         if total is None:
             return None
-        return max(total - (time.monotonic() - began), 0.0) / tasks_left
+        return max(total - (time.monotonic() - self._began), 0.0) / tasks_left
 
     def _tune(self, task: _Task, seconds: float | None) -> ConfigRecord:
         problem = task.problem
