@@ -47,7 +47,7 @@ def _of_type(kind: Scalar | Pointer | Tile, name: str) -> object:
     if isinstance(kind, Tile) and name in ("scalar", "numel"):
         return kind.elem if name == "scalar" else kind.size
     if isinstance(kind, Scalar) and name == "name":
-        return kind.short if kind.is_float else kind.spelling  # Triton's name
+        return kind.title
     if name not in _TYPE_ATTRIBUTES:
         raise _unknown(kind, name)
     if hasattr(kind, name):

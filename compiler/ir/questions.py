@@ -17,11 +17,11 @@ _FLOATS = {
     "f32": (23, 127),
     "bf16": (7, 127),
     "f16": (10, 15),
-    "f8e4m3": (3, 7),
-    "f8e4b8": (3, 8),
-    "f8e4b15": (3, 15),
-    "f8e5m2": (2, 15),
-    "f8e5b16": (2, 16),
+    "f8e4m3": (3, 7),  # float8e4nv: no infinity (OCP E4M3)
+    "f8e4b8": (3, 8),  # no infinity, no -0 (E4M3 FNUZ)
+    "f8e4b15": (3, 15),  # below 2, no infinity and no NaN (Triton's)
+    "f8e5m2": (2, 15),  # float8e5 (OCP E5M2)
+    "f8e5b16": (2, 16),  # no infinity, no -0 (E5M2 FNUZ)
 }
 
 
@@ -125,64 +125,15 @@ class ScalarQuestions:
         """True for all 8-bit formats."""
         return self.is_floating() and self.bits == 8
 
-    def is_fp8e4nv(self) -> bool:
-        """Whether it is float8e4nv: 4 bits of exponent, 3 of mantissa, no infinity (OCP E4M3)."""
-        return self.name == "f8e4m3"
 
-    def is_fp8e5(self) -> bool:
-        """Whether it is float8e5: 5 bits of exponent, 2 of mantissa (OCP E5M2)."""
-        return self.name == "f8e5m2"
+def ask_whether(spelled: str, name: str) -> None:
+    """Let element types answer ``is_SPELLED()``: whether they are the one called ``name``."""
 
-    def is_fp8e4b8(self) -> bool:
-        """Whether it is float8e4b8: 4 bits of exponent, 3 of mantissa, no infinity, no -0 (E4M3 FNUZ)."""
-        return self.name == "f8e4b8"
+    def asked(self: ScalarQuestions) -> bool:
+        return self.name == name
 
-    def is_fp8e5b16(self) -> bool:
-        """Whether it is float8e5b16: 5 bits of exponent, 2 of mantissa, no infinity, no -0 (E5M2 FNUZ)."""
-        return self.name == "f8e5b16"
-
-    def is_fp8e4b15(self) -> bool:
-        """Whether it is float8e4b15: 4 bits of exponent, 3 of mantissa, below 2, no infinity and no NaN (Triton's)."""
-        return self.name == "f8e4b15"
-
-    def is_fp16(self) -> bool:
-        return self.name == "f16"
-
-    def is_bf16(self) -> bool:
-        return self.name == "bf16"
-
-    def is_fp32(self) -> bool:
-        return self.name == "f32"
-
-    def is_fp64(self) -> bool:
-        return self.name == "f64"
-
-    def is_int1(self) -> bool:
-        return self.name == "i1"
-
-    def is_int8(self) -> bool:
-        return self.name == "i8"
-
-    def is_int16(self) -> bool:
-        return self.name == "i16"
-
-    def is_int32(self) -> bool:
-        return self.name == "i32"
-
-    def is_int64(self) -> bool:
-        return self.name == "i64"
-
-    def is_uint8(self) -> bool:
-        return self.name == "u8"
-
-    def is_uint16(self) -> bool:
-        return self.name == "u16"
-
-    def is_uint32(self) -> bool:
-        return self.name == "u32"
-
-    def is_uint64(self) -> bool:
-        return self.name == "u64"
+    asked.__name__, asked.__qualname__ = f"is_{spelled}", f"ScalarQuestions.is_{spelled}"
+    setattr(ScalarQuestions, asked.__name__, asked)
 
 
 class PointerQuestions:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ..errors import IRError, TypeMismatch
 from ..layout import LinearLayout, SharedLayout
-from .questions import PointerQuestions, ScalarQuestions, TileQuestions
+from .questions import PointerQuestions, ScalarQuestions, TileQuestions, ask_whether
 
 #: Largest number of elements in one tile (Triton's TRITON_MAX_TENSOR_NUMEL).
 MAX_TILE_ELEMENTS = 1 << 20
@@ -45,6 +45,11 @@ class Scalar(ScalarQuestions):
     def short(self) -> str:
         """Triton's name of the type in signatures: ``fp32``, ``i32``."""
         return _SHORT.get(self.name, self.name)
+
+    @property
+    def title(self) -> str:
+        """Triton's name of the type in messages and questions: ``fp32``, ``int32``."""
+        return self.short if self.is_float else self.spelling
 
     @property
     def is_float(self) -> bool:
@@ -107,6 +112,8 @@ SCALARS: dict[str, Scalar] = {
     s.name: s
     for s in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2, F8E4B8, F8E5B16, F8E4B15)
 }
+for _scalar in SCALARS.values():
+    ask_whether(_scalar.title, _scalar.name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def _spelled(element: Element) -> str:
     """An element type as Triton prints it: ``int32``, ``fp32``, ``pointer<fp32>``."""
     if isinstance(element, Pointer):
         return f"pointer<{_spelled(element.pointee)}>"
-    return element.short if element.is_float else element.spelling
+    return element.title
 
 
 def emit(op: Op) -> tensor:
