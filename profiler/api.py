@@ -9,13 +9,13 @@ from typing import ParamSpec, TypeVar, cast, overload
 from deuteron.compiler import knobs
 from deuteron.compiler.runtime.launch.hooks import LaunchHook
 
-from . import contexts
+from . import open_scopes
 from .ending import ending, finalize_sessions
 from .errors import UsageError
 from .hooks import LaunchMetadata
 from .mode import Mode, parse_mode
 from .recorder import recorder
-from .sampled import sampling_source
+from .sample_frames import sampling_source
 from .session import check_writable, expand_name, registry, suffix_for
 
 DEFAULT_PROFILE_NAME = "proton"
@@ -87,7 +87,7 @@ def start_session(
             recorder.start_gpu(required=True, source=None if recorder.gpu else sampling_source(parsed.period))
         elif backend not in ("cpu", "instrumentation"):
             recorder.start_gpu(required=backend == "cupti")
-        contexts.session_started()
+        open_scopes.session_started()
         session = registry.create(pattern, context=context, data=data, mode=parsed, metadata_hook=metadata)
         ending.watch()
         if hook is not None and metadata is None:

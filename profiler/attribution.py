@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .correlation import Correlations
 from .device_metrics import CAPTURED_AT, Captured, DeviceMetrics
 from .metrics import Awaited
-from .sampled import add_samples
+from .sample_frames import add_samples
 from .session import ProfileTarget
 from .sources.cupti import kernel_name
 from .sources.records import COPY_KINDS, KIND_MEMSET, Batch

@@ -15,7 +15,7 @@ from types import FrameType
 
 from deuteron.compiler.errors import DeuteronError
 
-from . import contexts
+from . import open_scopes
 from .device_fields import describe_devices
 from .errors import ProfilerError
 from .recorder import recorder
@@ -113,7 +113,7 @@ class Ending:
             recorder.gpu = None
         for session in registry.sessions.values():
             session.begin_in_child()
-        contexts.here().cell = None
+        open_scopes.here().cell = None
         if registry.sessions:
             recorder.sessions_changed()
 

@@ -10,9 +10,9 @@ from weakref import WeakSet
 from deuteron.compiler.errors import DeuteronError
 
 from .attribution import Attribution
-from .contexts import Cell, ThreadState
 from .correlation import Correlations
 from .device_metrics import DeviceMetrics, MetricSource
+from .open_scopes import Cell, ThreadState
 from .place import Place
 from .session import Session
 

@@ -9,11 +9,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .contexts import follows_main, here, shared
 from .gpu import GpuProfiler
 from .hooks import LaunchMetadata, metrics_of
 from .kernel_scopes import add_to_trace, add_to_tree, warn_of_losses
 from .metrics import split
+from .open_scopes import follows_main, here, shared
 from .place import Place
 from .places import Places
 from .session import ProfileTarget, Session, registry

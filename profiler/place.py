@@ -66,8 +66,8 @@ class OpenScope:
     (scopes.py), None in others. ``start_ns`` is known where somebody asks for times, 0 elsewhere.
     """
 
-    # Entering a scope must cost next to nothing: no __init__ (contexts.enter and scopes.py set the fields), and slots,
-    # since attributes that have a default in the class are slow to read.
+    # Entering a scope must cost next to nothing: no __init__ (open_scopes.enter and scopes.py set the fields), and
+    # slots, since attributes that have a default in the class are slow to read.
     __slots__ = (
         "below",
         "closed",

@@ -6,8 +6,8 @@ forgotten when the sessions change: a new epoch begins.
 
 from __future__ import annotations
 
-from . import contexts
-from .contexts import ThreadState, shared, states
+from . import open_scopes
+from .open_scopes import ThreadState, shared, states
 from .place import Epoch, OpenScope, Place
 from .session import ProfileTarget, Session, registry
 
@@ -65,14 +65,14 @@ class Places:
         """The place where the caller is, states included."""
         if self._frames:
             return self._frames_now()
-        scope = contexts.innermost()
+        scope = open_scopes.innermost()
         place = self._of_scope(scope)
         entered = states.get()
         if not entered:
             return place
         inside = place.states.get(entered[-1])
         if inside is None:
-            path = contexts.shadow_path()
+            path = open_scopes.shadow_path()
             inside = place.states[entered[-1]] = Place(place, _targets(path), path)
         return inside
 
@@ -84,10 +84,10 @@ class Places:
 
     def of_main(self) -> Place:
         """The place of the main thread's scopes."""
-        return self._of_scope(contexts.of_main())
+        return self._of_scope(open_scopes.of_main())
 
     def _frames_now(self) -> Place:
-        return Place(None, [session.target(path_in(session)) for session in registry.active], contexts.shadow_path())
+        return Place(None, [session.target(path_in(session)) for session in registry.active], open_scopes.shadow_path())
 
     def _of_scope(self, scope: OpenScope | None) -> Place:
         """The place of a scope, made together with those around it where this epoch does not have it yet."""
@@ -125,7 +125,7 @@ def make_frames(place: Place) -> None:
 
 def path_in(session: Session) -> tuple[str, ...]:
     """Where the calling thread is, in the session's kind of context: frame names, outermost first."""
-    return contexts.python_path() if session.context == "python" else contexts.shadow_path()
+    return open_scopes.python_path() if session.context == "python" else open_scopes.shadow_path()
 
 
 places = Places()

@@ -13,14 +13,14 @@ from types import FrameType
 from deuteron.compiler import knobs
 from deuteron.compiler.runtime.launch import lines
 from deuteron.compiler.runtime.launch.hooks import LaunchHook, add_launch_hook, remove_launch_hook
-from deuteron.compiler.runtime.launch.recorded import recording
+from deuteron.compiler.runtime.launch.recording import recording
 
-from . import contexts
-from .contexts import SWITCHING, here
+from . import open_scopes
 from .errors import CuptiError, MetricError, UsageError
 from .gpu import GpuProfiler, Source
 from .launches import Launches
 from .metrics import split
+from .open_scopes import SWITCHING, here
 from .place import OpenScope
 from .places import make_frames, places
 from .session import ProfileTarget, Session, registry
@@ -59,7 +59,7 @@ class Recorder:
             return None
         if type(name) is not str or not name:
             raise UsageError(f"a scope cannot be called {name!r}", hint="give it a name, a non-empty string")
-        scope = contexts.enter(name, owner, frame)
+        scope = open_scopes.enter(name, owner, frame)
         place = self.places.entered(scope)
         scope.entered = place
         if place.timed:
@@ -119,9 +119,9 @@ class Recorder:
 
     def close_scope(self, scope: OpenScope, *, strict: bool = True) -> None:
         """Leave a scope. Raises UsageError if other scopes were entered and not left, unless not ``strict``."""
-        if scope.closed or scope.generation != contexts.shared.generation:
+        if scope.closed or scope.generation != open_scopes.shared.generation:
             return
-        balanced = contexts.pop(scope)
+        balanced = open_scopes.pop(scope)
         if scope.entered.timed:
             for target in scope.entered.timed:
                 if target.phase.timeline is not None:
@@ -145,28 +145,28 @@ class Recorder:
 
     def leave_range(self) -> None:
         """Leave the innermost range, if it was entered while somebody looked; scopes inside are left, too."""
-        opened = next((opened for opened in contexts.opened() if isinstance(opened.owner, _Range)), None)
+        opened = next((opened for opened in open_scopes.opened() if isinstance(opened.owner, _Range)), None)
         if opened is not None:
             self.close_scope(opened, strict=False)
 
     def follow(self) -> None:
         """Tell the GPU source where the calling thread is."""
         if self.gpu is not None:
-            self.gpu.mark(here(), None if contexts.follows_main() else self.places.of_caller())
+            self.gpu.mark(here(), None if open_scopes.follows_main() else self.places.of_caller())
 
     @contextmanager
     def metadata_state(self, kernel: str) -> Iterator[None]:
         """Book launches of the block under ``__proton_launch_metadata``, and there under the kernel's name."""
         thread = here()
         state = f"{METADATA_OF}{kernel}" if kernel else METADATA_SCOPE
-        token = contexts.states.set((*contexts.states.get(), state))
+        token = open_scopes.states.set((*open_scopes.states.get(), state))
         evaluating, thread.evaluating = thread.evaluating, True
         self.follow()
         try:
             yield
         finally:
             thread.evaluating = evaluating
-            contexts.states.reset(token)
+            open_scopes.states.reset(token)
             self.follow()
 
     # ---- sessions ----------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Recorder:
         if self.gpu is not None:
             gpu, self.gpu = self.gpu, None
             gpu.stop(here())
-        contexts.reset()
+        open_scopes.reset()
 
     def start_gpu(self, *, required: bool, source: Source | None = None) -> None:
         """Begin to collect GPU records if there is a GPU. Raises CuptiError only if ``required``."""

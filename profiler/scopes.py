@@ -5,7 +5,7 @@ A scope around every launch of a tiny kernel must cost less than the launch. So 
 state, while no session records times of scopes or Python frames, and no generator or coroutine has opened a scope. Then
 nothing is new in any tree, and all there is to say is which scope is the last one of the context and of the main
 thread, and where launches belong. Everything else is left to the recorder, which would do the same: the tests compare
-the two, by keeping ``contexts.shared.ordinary`` None.
+the two, by keeping ``open_scopes.shared.ordinary`` None.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from . import contexts
-from .contexts import SWITCHING, last_opened, local, shared, states
+from . import open_scopes
 from .errors import UsageError
+from .open_scopes import SWITCHING, last_opened, local, shared, states
 from .place import OpenScope
 from .recorder import recorder
 from .session import registry
@@ -138,7 +138,7 @@ class scope:  # noqa: N801 - the name Proton's users write
 
     def _close(self, error: BaseException | None) -> None:
         """Leave what this object opened last, if it is open."""
-        opened = contexts.opened_by(self)
+        opened = open_scopes.opened_by(self)
         if opened is not None:
             if self._leave is not None:
                 self._leave(opened)
@@ -191,7 +191,7 @@ def exit_scope(name: str | None = None, *, metrics: Mapping[str, object] | None 
 
     Raises UsageError if ``name`` is not its name, or if there is none.
     """
-    opened = next((opened for opened in contexts.opened() if isinstance(opened.owner, _Entered)), None)
+    opened = next((opened for opened in open_scopes.opened() if isinstance(opened.owner, _Entered)), None)
     if opened is None:
         if not registry.sessions:
             return None

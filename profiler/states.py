@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from .contexts import states
+from .open_scopes import states
 from .recorder import recorder
 from .session import registry
 from .tree import METADATA_OF, METADATA_SCOPE

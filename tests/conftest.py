@@ -129,7 +129,7 @@ class LastLaunch:
 def listener() -> Iterator[LastLaunch]:
     """Hears of launches; what kernels record is not asked for any more when the test has ended."""
     from deuteron.compiler.runtime.launch.hooks import add_launch_hook, remove_launch_hook
-    from deuteron.compiler.runtime.launch.recorded import recording
+    from deuteron.compiler.runtime.launch.recording import recording
 
     made = LastLaunch()
     add_launch_hook(made)

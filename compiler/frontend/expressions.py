@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Iterator
 from ..language import arithmetic, shapes
 from ..language.aggregate import OPERATORS, Aggregate
 from ..language.arithmetic import operand
+from ..language.dictionaries import known_key, mapping
 from ..language.extent import bounded, gathered
-from ..language.mappings import known_key, mapping
 from ..language.structure import Structure
 from ..language.tensor import Operand, tensor
 from ..language.truth import decides, joined

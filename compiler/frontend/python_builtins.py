@@ -10,8 +10,8 @@ from ..errors import TypeMismatch, UnknownName
 from ..language import arithmetic, control, debugging, maths
 from ..language.builtin import builtin
 from ..language.constexpr import constexpr
+from ..language.dictionaries import mapping
 from ..language.extent import gathered
-from ..language.mappings import mapping
 from ..language.tensor import Operand, tensor
 from ..printable import shown
 from .attributes import read_attribute

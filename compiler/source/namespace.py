@@ -20,9 +20,9 @@ from ..ir.types import Pointer, Scalar
 from ..language.aggregate import Aggregate, AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
+from ..language.dictionaries import mapping
 from ..language.extent import extent, gathered
 from ..language.inline import ConstexprFunction, Inlinable
-from ..language.mappings import mapping
 from ..language.named import as_tuples, is_named_tuple, with_items
 from . import constants, python_math
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest

@@ -27,7 +27,7 @@ from deuteron.compiler.record_buffer import (
     record_tag,
 )
 from deuteron.compiler.runtime.launch.jit import JITFunction
-from deuteron.compiler.runtime.launch.recorded import recording
+from deuteron.compiler.runtime.launch.recording import recording
 from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordSettings, read_buffer
 from deuteron.compiler.runtime.variant.pipeline import build
 from deuteron.compiler.runtime.variant.variant import make_variant

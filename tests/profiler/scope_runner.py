@@ -17,7 +17,7 @@ from gpu_stand_in import FakeGpu
 from scope_programs import Step
 
 import deuteron.profiler as proton
-from deuteron.profiler import contexts
+from deuteron.profiler import open_scopes
 from deuteron.profiler.recorder import recorder
 from deuteron.profiler.session import registry
 
@@ -48,7 +48,7 @@ class Runner:
                 phases = {} if session is None else session.phases
                 number = next((number for number, phase in phases.items() if phase is target.phase), None)
                 where.append((target.phase.session, number, target.path, target.is_launch))
-        self.seen.append((*what, contexts.shadow_path(), contexts.follows_main(), tuple(where)))
+        self.seen.append((*what, open_scopes.shadow_path(), open_scopes.follows_main(), tuple(where)))
 
     def tried(self, name: str, step: Callable[[], object]) -> None:
         try:

@@ -17,7 +17,7 @@ import deuteron.profiler as proton
 import deuteron.profiler.language as pl
 from deuteron.compiler.record_buffer import RecordForm
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent, launch_with_hooks
-from deuteron.compiler.runtime.launch.recorded import recording
+from deuteron.compiler.runtime.launch.recording import recording
 from deuteron.compiler.runtime.launch.records import LaunchRecords, RecordedMark, RecordSettings, Track
 from deuteron.profiler.cli import proton_main
 from deuteron.profiler.errors import UsageError

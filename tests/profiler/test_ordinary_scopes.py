@@ -14,11 +14,11 @@ from scope_programs import KINDS, Step, make_program
 from scope_runner import Runner
 
 import deuteron.profiler as proton
-from deuteron.profiler import contexts
+from deuteron.profiler import open_scopes
 from deuteron.profiler.session import registry
 
 
-class NothingIsOrdinary(contexts._Shared):
+class NothingIsOrdinary(open_scopes._Shared):
     """Sends every scope to the recorder."""
 
     ordinary = property(lambda self: None, lambda self, epoch: None)
@@ -42,9 +42,9 @@ def seen(synthetic: SimpleNamespace, launch: Callable[..., None]) -> Seen:
 def check(steps: tuple[Step, ...], seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare with what is seen when there is no ordinary case."""
     both = []
-    for kind in (contexts._Shared, NothingIsOrdinary):  # in a loop, so that Python frames are the same
+    for kind in (open_scopes._Shared, NothingIsOrdinary):  # in a loop, so that Python frames are the same
         with monkeypatch.context() as patched:
-            patched.setattr(contexts.shared, "__class__", kind)
+            patched.setattr(open_scopes.shared, "__class__", kind)
             both.append(seen(steps))
     found, wanted = both
     assert len(found) == len(wanted)
@@ -73,7 +73,7 @@ def test_a_thread_that_forked_is_the_main_thread_of_the_child() -> None:
     def in_child() -> bool:
         for _ in range(2):
             with proton.scope("outer"), proton.scope("inner"):
-                thread = threading.Thread(target=lambda: paths.append(contexts.scope_path()))
+                thread = threading.Thread(target=lambda: paths.append(open_scopes.scope_path()))
                 thread.start()
                 thread.join()
         return paths == [("outer", "inner")] * 2

@@ -26,7 +26,7 @@ from deuteron.compiler.record_buffer import (
 )
 from deuteron.compiler.runtime.cuda.launch import load_on_cuda
 from deuteron.compiler.runtime.launch.hooks import remove_launch_hook
-from deuteron.compiler.runtime.launch.recorded import recording
+from deuteron.compiler.runtime.launch.recording import recording
 from deuteron.compiler.runtime.launch.records import RecordSettings
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 

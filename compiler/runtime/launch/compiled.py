@@ -29,7 +29,7 @@ from .lines import note_loaded
 from .loaded import Loaded
 from .loading import load
 from .passed import read_arguments, shown
-from .recorded import run_observed
+from .recording import run_observed
 from .stand_in import run_on_host, standing
 
 #: Triton's names of stages: deuteron's own IR stands where Triton has MLIR.

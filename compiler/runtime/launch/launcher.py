@@ -19,7 +19,7 @@ from .hooks import LaunchEvent, VariantRequest, described, installed, launch_wit
 from .kernel import Kernel, Launch, Prepared
 from .loaded import Direct
 from .pending import AsyncCompileMode, PendingKernel
-from .recorded import run_observed
+from .recording import run_observed
 
 
 def compile_for_launch(kernel: Kernel, launch: Launch, *, warmup: bool = False) -> CompiledKernel:

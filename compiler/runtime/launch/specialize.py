@@ -18,7 +18,7 @@ from ..variant.variant import Variant, launch_target, make_schedule
 from . import lines
 from .binding import KernelParameter, parts_of
 from .kernel import Kernel, Launch
-from .recorded import recording
+from .recording import recording
 
 
 def specialize(

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 import deuteron.profiler as proton
-from deuteron.profiler import contexts
+from deuteron.profiler import open_scopes
 
 
 def shape(node: dict) -> dict:
@@ -134,7 +134,7 @@ def test_a_context_manager_is_around_the_body_of_its_with(recorded) -> None:
 
     with by_hand(), proton.scope("body"):
         pass
-    assert contexts.shared.ordinary is not None  # scopes that follow are as fast as ever
+    assert open_scopes.shared.ordinary is not None  # scopes that follow are as fast as ever
     region("decorated")(proton.scope("function")(lambda: None))()
     with pytest.raises(ValueError, match="mine"), region("fails"):
         raise ValueError("mine")
