@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ..codec import Document, Finite, Scalar, canonical_json
 from ..errors import RecordNotFound, ShapeMismatch
-from ..job import parse_shape, shape_key
+from ..job import shape_key
 from .fingerprint import DeviceFingerprint
 from .nearest import ShapeSet, shape_distance
 from .predictor import Predictor
@@ -205,75 +205,98 @@ def lookup(
     index = records if isinstance(records, RecordIndex) else RecordIndex(records)
     index.check_dims(kernel_hash, shape)
     tables = index.tables(kernel_hash, device, dtype)
-    wanted = shape_key(shape)
     chain = None if toolchain is None else canonical_json(dict(toolchain))
-    fitting = [table for key, table in tables if chain is None or key == chain]
-    others = [table for key, table in tables if chain is not None and key != chain]
-    exact = _exact(fitting, wanted)
+    asked = _Asked(shape, shape_key(shape), toolchain, chain)
+    fitting = [table for key, table in tables if asked.is_of(key)]
+    others = [table for key, table in tables if not asked.is_of(key)]
+    exact = _exact(fitting, asked.wanted)
     if exact is not None:
-        return _answer(exact, wanted, toolchain)
-    stale = _exact(others, wanted)
+        return _answer(exact, asked)
+    stale = _exact(others, asked.wanted)
     if strict:
         found = "only other shapes were tuned" if tables else index.why_nothing(kernel_hash, device.key, dtype)
-        why = found if stale is None else _answer(stale, wanted, toolchain).reason
+        why = found if stale is None else _answer(stale, asked).reason
         raise RecordNotFound(
-            f"no configuration for {wanted} {dtype} on {device.key}: {why}",
+            f"no configuration for {asked.wanted} {dtype} on {device.key}: {why}",
             hint="tune this shape, or look up without strict",
         )
     predictors = [] if stale else index.predictors(kernel_hash, device, dtype)
-    fit = [predictor for predictor in predictors if chain in (None, predictor.toolchain_key)]
-    predicted = _predicted(fit, shape, wanted, toolchain)
+    guess = _guess(asked, fitting, others, predictors, stale)
+    return guess or Answer(None, {}, "default", index.why_nothing(kernel_hash, device.key, dtype))
+
+
+class _Asked(NamedTuple):
+    """The shape and the toolchain of a launch, and their keys."""
+
+    shape: Mapping[str, int]
+    wanted: str
+    toolchain: Mapping[str, str] | None
+    chain: str | None
+
+    def is_of(self, toolchain_key: str) -> bool:
+        """Whether this is the launch's toolchain; any is where none was given."""
+        return self.chain in (None, toolchain_key)
+
+
+def _guess(
+    asked: _Asked,
+    fitting: list[_Table],
+    others: list[_Table],
+    predictors: list[Predictor],
+    stale: ConfigRecord | None,
+) -> Answer | None:
+    """The answer where no record is of this shape and toolchain; None where there is none of any shape. ``stale`` is
+    of this shape and another toolchain, as ``others`` are."""
+    predicted = _predicted((predictor for predictor in predictors if asked.is_of(predictor.toolchain_key)), asked)
     if predicted is not None:
         return predicted
-    looked = [_nearest(group, shape) for group in (fitting, others)]
+    looked = [_nearest(group, asked.shape) for group in (fitting, others)]
     near = [record for _, record in looked if record is not None]
+
+    def distance(record: ConfigRecord) -> float:
+        return shape_distance(record.shape, asked.shape)
+
     # What another toolchain taught is no better founded than a near shape that was measured with this one.
-    here = any(record.toolchain_key == chain and shape_distance(record.shape, shape) <= FARTHEST for record in near)
-    unfit = [predictor for predictor in predictors if chain not in (None, predictor.toolchain_key)]
-    predicted = None if here else _predicted(unfit, shape, wanted, toolchain)
+    here = any(asked.is_of(record.toolchain_key) and distance(record) <= FARTHEST for record in near)
+    unfit = () if here else (predictor for predictor in predictors if not asked.is_of(predictor.toolchain_key))
+    predicted = _predicted(unfit, asked)
     if predicted is not None:
         return predicted
-    closest = _first((record for record, _ in looked if record is not None), shape)
-    best = stale or min(near, key=lambda record: shape_distance(record.shape, shape), default=None)
-    if best is not None and shape_distance(best.shape, shape) <= FARTHEST:
-        return _answer(best, wanted, toolchain, closest)
-    if closest is None:
-        return Answer(None, {}, "default", index.why_nothing(kernel_hash, device.key, dtype))
-    return Answer(None, {}, "default", _why_not(closest, shape, wanted))
+    closest = _first((record for record, _ in looked if record is not None), asked.shape)
+    best = stale or min(near, key=distance, default=None)
+    if best is not None and distance(best) <= FARTHEST:
+        return _answer(best, asked, closest)
+    return None if closest is None else Answer(None, {}, "default", _why_not(closest, asked))
 
 
-def _why_not(closest: ConfigRecord, shape: Mapping[str, int], wanted: str) -> str:
+def _why_not(closest: ConfigRecord, asked: _Asked) -> str:
     """Why no record answers for a shape, of which this one is the closest."""
-    if shape_distance(closest.shape, shape) > FARTHEST:
+    if shape_distance(closest.shape, asked.shape) > FARTHEST:
         return (
-            f"no record near enough: {wanted} was not tuned on {closest.device.key}, and the nearest shape, "
+            f"no record near enough: {asked.wanted} was not tuned on {closest.device.key}, and the nearest shape, "
             f"{closest.shape_key}, is farther than 8 times in one size or 4.3 times in two"
         )
     return (
-        f"no record that may be used: {wanted} was not tuned on {closest.device.key}, and the configuration of the "
-        f"nearest shape, {closest.shape_key}, is not for it: {closest.objection(shape)}"
+        f"no record that may be used: {asked.wanted} was not tuned on {closest.device.key}, and the configuration of "
+        f"the nearest shape, {closest.shape_key}, is not for it: {closest.objection(asked.shape)}"
     )
 
 
-def _predicted(
-    predictors: Iterable[Predictor], shape: Mapping[str, int], wanted: str, toolchain: Mapping[str, str] | None
-) -> Answer | None:
+def _predicted(predictors: Iterable[Predictor], asked: _Asked) -> Answer | None:
     """The answer of the first predictor that has one."""
     for predictor in predictors:
-        config = predictor.predict(shape, FARTHEST)
+        config = predictor.predict(asked.shape, FARTHEST)
         if config is not None:
-            return _prediction(predictor, config, wanted, toolchain)
+            return _prediction(predictor, config, asked)
     return None
 
 
-def _prediction(
-    predictor: Predictor, config: Mapping[str, Scalar], wanted: str, toolchain: Mapping[str, str] | None
-) -> Answer:
-    """What a predictor answers to the shape ``wanted``, and what that is worth, in words."""
+def _prediction(predictor: Predictor, config: Mapping[str, Scalar], asked: _Asked) -> Answer:
+    """What a predictor answers, and what that is worth, in words."""
     unlike: tuple[Difference, ...] | None = None
-    if toolchain is not None:
-        unlike = () if predictor.toolchain == toolchain else differences(predictor.toolchain, toolchain)
-    reason = f"{wanted} {predictor.words}"
+    if asked.toolchain is not None:
+        unlike = () if predictor.toolchain == asked.toolchain else differences(predictor.toolchain, asked.toolchain)
+    reason = f"{asked.wanted} {predictor.words}"
     match: Match = "predicted"
     if unlike is None:
         reason += "; toolchains were not compared, since none was given"
@@ -283,17 +306,16 @@ def _prediction(
     return Answer(None, config, match, reason, unlike, predictor.accuracy.expected_loss)
 
 
-def _answer(
-    record: ConfigRecord, wanted: str, toolchain: Mapping[str, str] | None, closest: ConfigRecord | None = None
-) -> Answer:
-    """The answer that a record gives to the shape ``wanted``: what it is worth and why, in words. ``closest``: the
-    record of the nearest shape, which may be passed over."""
-    unlike = None if toolchain is None else differences(record.toolchain, toolchain)
+def _answer(record: ConfigRecord, asked: _Asked, closest: ConfigRecord | None = None) -> Answer:
+    """The answer that a record gives: what it is worth and why, in words. ``closest``: the record of the nearest shape,
+    which may be passed over."""
+    wanted = asked.wanted
+    unlike = None if asked.toolchain is None else differences(record.toolchain, asked.toolchain)
     match: Match = "exact" if record.shape_key == wanted else "nearest_shape"
     reason = f"tuned for {wanted} on {record.device.key}"
     if match == "nearest_shape":
         reason = f"{wanted} was not tuned on {record.device.key}; the nearest shape is {record.shape_key}"
-        against = None if closest is None or closest is record else closest.objection(parse_shape(wanted))
+        against = None if closest is None or closest is record else closest.objection(asked.shape)
         if closest is not None and against is not None:
             reason = (
                 f"{wanted} was not tuned on {record.device.key}; the nearest shape is {closest.shape_key}, but "
