@@ -13,7 +13,6 @@ Bundles are left out: the service writes them again.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import zipfile
@@ -31,11 +30,10 @@ from alembic.util import CommandError
 
 from deuteron import __version__, migrations
 from deuteron.compiler.errors import DeuteronError
-from deuteron.tuner.event_log import sync_folder
+from deuteron.compiler.whole_file import whole_file, write_whole
 
 from .database import make_engine
 from .dispatch.ingest import Ingest
-from .files import write_whole
 from .metrics import Metrics
 from .models import Base, JobRow
 from .settings import Settings
@@ -96,21 +94,14 @@ def back_up(settings: Settings, target: Path) -> Backup:
             f"the database is at revision {found or 'base'}, this version writes {migrations.head()}",
             hint="`deuteron db upgrade`, or the version of deuteron that the service runs",
         )
-    temporary = target.parent / f".{target.name}.{os.getpid()}.part"
     try:
-        # The signing key is in it.
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
-                backup = _write(archive, settings, found)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(target)
-        sync_folder(target.resolve().parent)
+        with (
+            whole_file(target, mode=0o600, new=True, durable=True) as file,  # the signing key is in it
+            zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive,
+        ):
+            return _write(archive, settings, found)
     except OSError as error:
         raise BackupError(f"{target}: {error.strerror or error}", hint="nothing was left there") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    return backup
 
 
 def restore(settings: Settings, source: Path) -> Backup:
@@ -171,7 +162,7 @@ def _mark(settings: Settings, files: dict[str, PurePosixPath]) -> Path:
     """Note what a restore is about to write. Its place and the note go away when it has ended."""
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     note = {"database": _place(settings), "files": [str(path) for path in files.values()]}
-    write_whole(settings.home / _UNFINISHED, json.dumps(note))
+    write_whole(settings.home / _UNFINISHED, json.dumps(note), durable=True)
     return settings.home / _UNFINISHED
 
 
@@ -354,14 +345,5 @@ def _go_on_counting(connection: sa.Connection, table: sa.Table) -> None:
 
 def _restore_file(archive: zipfile.ZipFile, member: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with archive.open(member) as packed, os.fdopen(handle, "wb") as file:
-            shutil.copyfileobj(packed, file, 1 << 20)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with archive.open(member) as packed, whole_file(path, mode=0o600, durable=True) as file:
+        shutil.copyfileobj(packed, file, 1 << 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import threading
 import time
 import uuid
@@ -15,6 +16,7 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
+from deuteron.compiler.whole_file import whole_file, write_whole
 from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.records import Predictor
 from deuteron.tuner.records.bundle import write_encoded_bundle
@@ -22,7 +24,7 @@ from deuteron.tuner.records.pieces import PieceList
 from deuteron.tuner.records.signature import SigningKey
 from deuteron.tuner.records.trust import KeyFolder, read_private_key
 
-from .files import file_sha256, write_whole
+from .files import file_sha256
 from .predictors import Predictors
 from .problems import HttpProblem
 from .settings import NO_KEY, OWN_KEY, Settings
@@ -181,7 +183,7 @@ class Bundles:
             _compress(temporary, self._path(sha256).with_suffix(_COMPRESSED))
             with temporary.open("rb") as file:
                 listed = canonical_json(PieceList.of(sha256, file).to_json())
-            write_whole(self._path(sha256).with_suffix(_PIECES), listed)
+            write_whole(self._path(sha256).with_suffix(_PIECES), listed, durable=True)
             temporary.replace(self._path(sha256))
         finally:
             temporary.unlink(missing_ok=True)
@@ -242,10 +244,5 @@ def signing_key(settings: Settings) -> SigningKey | None:
 
 def _compress(source: Path, target: Path) -> None:
     """Write ``target`` whole. The time of writing is left out, so that equal bundles are equal files."""
-    temporary = target.with_suffix(f".{uuid.uuid4()}.part")  # servers may share the folder
-    with source.open("rb") as plain, temporary.open("wb") as file, gzip.GzipFile("", "wb", _LEVEL, file, 0) as packed:
-        while piece := plain.read(_PIECE):
-            packed.write(piece)
-    with temporary.open("rb") as written:
-        os.fsync(written.fileno())  # else a power cut may leave an empty file beside a bundle that is whole
-    temporary.replace(target)
+    with source.open("rb") as plain, whole_file(target) as file, gzip.GzipFile("", "wb", _LEVEL, file, 0) as packed:
+        shutil.copyfileobj(plain, packed, _PIECE)

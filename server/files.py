@@ -1,4 +1,4 @@
-"""Files that must be whole or absent."""
+"""Files of the service: their sums, locks on them, room for them, and what is left of unfinished ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-
-from deuteron.tuner.event_log import sync_folder
 
 _CHUNK = 1 << 20
 _POSTGRES_DISK_FULL = "53100"
@@ -27,17 +25,6 @@ def file_sha256(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a small file so that readers see the old or the new text, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
 
 
 @contextmanager

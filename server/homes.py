@@ -7,8 +7,9 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+from deuteron.compiler.whole_file import write_whole
+
 from .dispatch.leadership import dispatch_lock
-from .files import write_whole
 from .settings import Settings, SettingsError
 from .store import ServiceStore
 
@@ -46,5 +47,5 @@ def _identity(home: Path) -> int:
     path = home / _FILE
     with suppress(FileNotFoundError, ValueError):
         return int(path.read_text()) % _MOST
-    write_whole(path, str(secrets.randbelow(_MOST)))
+    write_whole(path, str(secrets.randbelow(_MOST)), durable=True)
     return int(path.read_text())

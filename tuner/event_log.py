@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from deuteron.compiler.whole_file import sync_folder
+
 from .codec import JsonObject, canonical_json
 from .input_file import check_regular, open_file
 
@@ -75,15 +77,6 @@ class EventLog:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names that files of this folder were given survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

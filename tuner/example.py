@@ -24,6 +24,7 @@ from deuteron.compiler.errors import CompilationError, LaunchError
 from deuteron.compiler.options import SCHEDULE_OPTIONS
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype, item_bytes
 from deuteron.compiler.source.usage import usage_of
+from deuteron.compiler.whole_file import write_whole
 
 from .codec import JsonObject, Scalar
 from .errors import WorkloadError
@@ -112,7 +113,7 @@ class Workload:
 
     def save(self, path: str | Path) -> None:
         """Write it as a file for ``deuteron tune FILE.json`` and ``deuteron submit FILE.json``."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
+        write_whole(path, json.dumps(self.to_json(), indent=2) + "\n")
 
     def job(
         self,

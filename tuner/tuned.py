@@ -15,6 +15,7 @@ from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import Bindable, Relaunch
+from deuteron.compiler.whole_file import write_whole
 
 from .addresses import is_service_address
 from .errors import BundleError
@@ -173,7 +174,7 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
                     f"what {url} sends is no bundle: the answer ({answered.status}) is empty", hint="check the address"
                 )
             digest = _keep(part, path, url, allow_unsigned)
-            _etag_path(path).write_text(f"{digest} {answered.headers.get('ETag', '')}")
+            write_whole(_etag_path(path), f"{digest} {answered.headers.get('ETag', '')}")
     except (ServiceError, ServiceUnreachable) as error:
         if not error.temporary:
             raise BundleError(

@@ -13,12 +13,12 @@ from typing import Annotated, TextIO
 import typer
 
 from deuteron.compiler.counting import counted
-from deuteron.compiler.whole_file import whole_file
+from deuteron.compiler.whole_file import whole_file, write_whole
 
 from .errors import CommandError
 from .exports import FORMATS, ExportFormat, FolderFormat, read_source
 from .lookup import from_bundle, from_service
-from .output import print_predictors, print_records, say, tell
+from .output import print_predictors, print_records, say, tell, writing
 from .settings import Server, connect
 from .signatures import AllowUnsigned, key_folder, read_signed
 
@@ -143,7 +143,7 @@ def export(
     elif output is None:
         chosen.write(found, sys.stdout)
     else:
-        with _refused(output), _replaced(output) as file:
+        with writing(output), _whole_text(output) as file:
             chosen.write(found, file)
 
 
@@ -151,12 +151,11 @@ def _write_files(texts: Mapping[str, str], folder: Path) -> None:
     outside = [name for name in texts if PurePath(name).is_absolute() or ".." in PurePath(name).parts]
     if outside:
         raise CommandError(f"{outside[0]!r} would lie outside {folder}", hint="the source has a name that is no name")
-    with _refused(folder):
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            with _replaced(folder / name) as file:
-                file.write(text)
+            write_whole(folder / name, text)
     tell(f"{folder}: {', '.join(texts)}")
 
 
@@ -167,15 +166,7 @@ def _format(name: str) -> ExportFormat:
 
 
 @contextmanager
-def _refused(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}") from None
-
-
-@contextmanager
-def _replaced(path: Path) -> Iterator[TextIO]:
+def _whole_text(path: Path) -> Iterator[TextIO]:
     """A file to write, which is whole under its name or not there."""
     with whole_file(path) as file:
         text = TextIOWrapper(file, encoding="utf-8", newline="")

@@ -11,7 +11,7 @@ import typer
 
 from .errors import CommandError
 from .kernel_file import read_kernel
-from .output import say
+from .output import say, write_output
 from .pairs import parse_pairs, parse_value
 
 if TYPE_CHECKING:
@@ -129,10 +129,7 @@ def _report_times(made: KernelMetadata) -> None:
 
 def _write(content: str | bytes, output: Path | None) -> None:
     if output is not None:
-        try:
-            output.write_bytes(content if isinstance(content, bytes) else content.encode())
-        except OSError as error:
-            raise CommandError(f"cannot write {output}: {error.strerror}") from None
+        write_output(output, content)
     elif isinstance(content, str):
         sys.stdout.write(content if content.endswith("\n") else content + "\n")
     elif sys.stdout.isatty():

@@ -12,7 +12,7 @@ import typer
 from .errors import CommandError
 from .exports.cover import cover_json, cover_python
 from .job_options import KernelOptions, Sources, read_workload
-from .output import console, format_config, make_table, say, tell
+from .output import console, format_config, make_table, say, tell, write_output
 from .settings import token_for
 from .signatures import AllowUnsigned, bundle_reader
 
@@ -97,10 +97,7 @@ def cover(
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"cannot write {output}: {error.strerror}") from None
+    write_output(output, text)
 
 
 def _logs(sources: Sequence[str], name: str, allow_unsigned: bool) -> list[SearchLog]:

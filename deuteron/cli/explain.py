@@ -7,11 +7,8 @@ from typing import Annotated
 
 import typer
 
-from deuteron.compiler.whole_file import whole_file
-
-from .errors import CommandError
 from .kernel_file import read_kernel
-from .output import say
+from .output import say, write_output
 from .pairs import parse_pairs, parse_value
 
 
@@ -56,11 +53,7 @@ def explain(
         say(f"assumed {', '.join(f'{name}={value}' for name, value in found.assumed.items())}")
     listings = make_listings(make_variant(source, found.signature, found.constexprs, target, found.schedule))
     path = output or Path(f"{source.name}.html")
-    try:
-        with whole_file(path) as file:
-            file.write(explain_page(listings).encode())
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}") from None
+    write_output(path, explain_page(listings))
     for name, value in static_profile(listings).items():
         say(f"{name:<28}{value}")
     say(f"wrote {path}")

@@ -12,6 +12,7 @@ import typer
 
 from .errors import CommandError
 from .kernel_file import is_described, read_kernel, split_kernel
+from .output import write_output
 from .pairs import parse_pair, parse_pairs, parse_value, split_outside
 
 if TYPE_CHECKING:
@@ -232,7 +233,4 @@ def _one_each(texts: Sequence[str], option: str) -> dict[str, str]:
 
 def save_workload(spec: WorkloadSpec, path: Path) -> None:
     """Write a workload as JSON: to be edited, tuned, submitted."""
-    try:
-        path.write_text(json.dumps(spec.to_json(), indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}") from None
+    write_output(path, json.dumps(spec.to_json(), indent=2) + "\n")

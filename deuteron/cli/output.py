@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.printable import printable, printable_line
+from deuteron.compiler.whole_file import write_whole
+
+from .errors import CommandError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +44,27 @@ def say(text: str = "") -> None:
 def tell(text: str) -> None:
     """A line on stdout that may have names from elsewhere in it: it stays one line."""
     print(printable_line(text), flush=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system says against writing ``path`` is a :class:`CommandError`."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file that was asked for: whole, or the earlier one stays. Raises :class:`CommandError`."""
+    with writing(path):
+        write_whole(path, content)
+
+
+def check_folder_of(path: Path) -> None:
+    """Raise :class:`CommandError`, before any work, where a file has no folder to be written to."""
+    if not path.resolve().parent.is_dir():
+        raise CommandError(f"cannot write {path}: there is no folder {path.resolve().parent}")
 
 
 def make_table(*columns: str) -> Table:

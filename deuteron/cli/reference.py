@@ -13,6 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
+from deuteron.compiler.whole_file import write_whole
+
 if TYPE_CHECKING:
     from typer.core import TyperCommand
 
@@ -112,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         print(f"{page} is out of date: python -m deuteron.cli.reference {page}", file=sys.stderr)
         return 1
-    page.write_text(text, encoding="utf-8")
+    write_whole(page, text)
     return 0
 
 

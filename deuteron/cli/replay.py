@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .errors import CommandError
-from .output import console, make_table, say
+from .output import check_folder_of, console, make_table, say, write_output
 
 if TYPE_CHECKING:
     from deuteron.tuner.replay import Protocol, Recording, StrategyComparison, StrategyScore
@@ -64,15 +64,15 @@ def replay(
     recordings = [recording for path in spaces for recording in _read(path)]
     factories = _factories(strategy, warm_from)
     for path in (out, plot):
-        if path is not None and not path.parent.is_dir():
-            raise CommandError(f"cannot write {path}: there is no folder {path.parent}")
+        if path is not None:
+            check_folder_of(path)
     comparison = StrategyComparison(tuple(_run(recordings, factories, protocol.value, budget, seeds)))
     _print(comparison)
     if out is not None:
-        out.write_text(json.dumps(comparison.to_json()) + "\n", encoding="utf-8")
+        write_output(out, json.dumps(comparison.to_json()) + "\n")
         typer.echo(f"scores   {out}")
     if plot is not None:
-        plot.write_text(plot_svg(comparison), encoding="utf-8")
+        write_output(plot, plot_svg(comparison))
         typer.echo(f"plot     {plot}")
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deuteron.compiler.counting import counted
-from deuteron.compiler.whole_file import whole_file
 
 from .errors import CommandError
-from .output import say
+from .output import check_folder_of, say, write_output
 from .script import run_script
 
 if TYPE_CHECKING:
@@ -49,18 +48,13 @@ def view(
 
     wanted = Wanted(kernel, launch, parse_programs(programs), most_elements)
     path = output or Path(f"{script.stem}.accesses.html")
-    if not path.resolve().parent.is_dir():
-        raise CommandError(f"cannot write {path}: there is no folder {path.resolve().parent}")
+    check_folder_of(path)
     with recorded(wanted) as record:
         failure = run_script(script, arguments or [])
     stopped = f"{script} did not run to its end: {failure}" if failure is not None else ""
     if not any(made.accesses for made in record.launches):
         raise CommandError(stopped or _nothing(script, record, wanted.kernel), hint=_hint(record))
-    try:
-        with whole_file(path) as file:
-            file.write(accesses_page(record, f"Accesses of {script.name}", (stopped,) if stopped else ()).encode())
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}") from None
+    write_output(path, accesses_page(record, f"Accesses of {script.name}", (stopped,) if stopped else ()))
     _say_what(record)
     say(f"wrote {path}")
     if stopped:

@@ -35,6 +35,7 @@ from deuteron.compiler.runtime.launch.compiled import compile_variant
 from deuteron.compiler.runtime.variant.variant import Variant, make_variant
 from deuteron.compiler.signature import parse_argument_type
 from deuteron.compiler.source.kernel import source_of
+from deuteron.compiler.whole_file import write_whole
 from deuteron.tools.c_launcher import CLauncher, c_arguments, c_name
 from deuteron.tools.command import exit_status
 
@@ -87,7 +88,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     files = []
     for ending, text in ((".h", launcher.header()), (".c", launcher.source())):
         file = stem.with_suffix(f".{name.removeprefix(f'{args.out_name or args.kernel_name}_')}{ending}")
-        file.write_text(text, encoding="utf-8")
+        write_whole(file, text)
         files.append(file)
     return name, files
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.whole_file import write_whole
 from deuteron.tools.command import exit_status
 
 _BACKEND = re.compile(r"^//\s*tt-linker-backend:\s*(\w+)", re.MULTILINE)
@@ -187,7 +188,7 @@ def link(headers: Sequence[Path], out: Path, prefix: str = "") -> list[Path]:
     linked = LinkedKernel(read_headers(headers), prefix)
     files = [out.with_suffix(".h"), out.with_suffix(".c")]
     for file, text in zip(files, (linked.header(), linked.source()), strict=True):
-        file.write_text(text, encoding="utf-8")
+        write_whole(file, text)
     return files
 
 

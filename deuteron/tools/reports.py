@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import html
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -15,6 +16,7 @@ from typing import Any
 
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.extras import is_installed, require_packages
+from deuteron.compiler.whole_file import write_whole
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Mark:
 
                 frames.append(pandas.DataFrame(rows, columns=columns))
         if folder is not None and is_installed("matplotlib"):
-            (folder / "results.html").write_text(_page(several))
+            write_whole(folder / "results.html", _page(several))
         if not return_df:
             return None
         return frames[0] if single else frames
@@ -161,10 +163,11 @@ def _text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _save(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]], precision: int) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows([f"{v:.{precision}f}" if _is_fraction(v) else v for v in row] for row in rows)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([f"{v:.{precision}f}" if _is_fraction(v) else v for v in row] for row in rows)
+    write_whole(path, text.getvalue())
 
 
 def _plot(points: Points, folder: Path | None, show: bool) -> None:

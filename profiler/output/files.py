@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from deuteron.compiler.whole_file import whole_file
+from deuteron.compiler.whole_file import write_whole
 
 from ..errors import ProfileFileError
 
 
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write ``data`` under a name, whole or not at all (:func:`~deuteron.compiler.whole_file.whole_file`).
+    """Write ``data`` under a name, whole or not at all (:mod:`deuteron.compiler.whole_file`).
 
     Raises ProfileFileError with the system's reason (full disk, no permission, no such folder).
     """
     target = Path(path)
     try:
-        with whole_file(target) as file:
-            file.write(data)
+        write_whole(target, data)
     except OSError as error:
         raise ProfileFileError(
             f"cannot write {target}: {error.strerror or error}",

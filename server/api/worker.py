@@ -12,8 +12,8 @@ from typing import Annotated
 from anyio import to_thread
 from fastapi import Query, Request, Response, status
 
+from deuteron.compiler.whole_file import sync_folder
 from deuteron.tuner import DeviceFingerprint
-from deuteron.tuner.event_log import sync_folder
 from deuteron.tuner.experience import SearchPlace
 from deuteron.tuner.job import parse_shape
 

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import httpx
 
 from deuteron.compiler.errors import DeuteronError
-from deuteron.tuner.event_log import sync_folder
+from deuteron.compiler.whole_file import sync_folder
 from deuteron.tuner.http import HttpClient, raw_body, unreachable
 from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 

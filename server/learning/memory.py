@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from deuteron.compiler.whole_file import write_whole
 from deuteron.tuner.codec import Count, Document, canonical_json, decode
 from deuteron.tuner.errors import SchemaError
 
-from ..files import write_whole
 from ..predictors import FILE_NAME as PREDICTORS
 
 #: The file's name in the service's home.
@@ -52,7 +52,7 @@ class TrainingMemory:
     def note(self, kernel_hash: str, trials: int, predictors: int) -> None:
         """The kernel was trained, or could not be, when it had so many trials. Raises OSError."""
         self._kernels[kernel_hash] = TrainedAt(trials, predictors)
-        write_whole(self._path, canonical_json(TrainedKernels(self._kernels).to_json()))
+        write_whole(self._path, canonical_json(TrainedKernels(self._kernels).to_json()), durable=True)
 
 
 def _read(path: Path) -> TrainedKernels:

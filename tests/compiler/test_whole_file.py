@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deuteron.cli import main
-from deuteron.compiler.whole_file import whole_file
+from deuteron.compiler.whole_file import whole_file, write_whole
 from deuteron.profiler import Profile
 from deuteron.profiler.viewer.arguments import main as viewer_main
 from deuteron.tuner import write_bundle
@@ -99,3 +99,16 @@ def test_exports_to_a_pipe(tmp_path: Path) -> None:
     codes: list[int] = []
     text = read_from(pipe, lambda: codes.append(main(["cache", "export", str(source), "-o", str(pipe)])))
     assert codes == [0] and json.loads(text) == []
+
+
+def test_permissions_and_names_that_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    write_whole(path, "first", mode=0o600, new=True, durable=True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(FileExistsError):
+        write_whole(path, "second", new=True)
+    path.unlink()
+    with pytest.raises(FileExistsError), whole_file(path, new=True) as file:  # somebody else comes first
+        file.write(b"third")
+        path.write_text("theirs")
+    assert path.read_text() == "theirs" and os.listdir(tmp_path) == ["key"]

@@ -320,14 +320,14 @@ def test_an_altered_file_without_its_signature(write: Write, keys: KeyFolder):
 
 def together(monkeypatch: pytest.MonkeyPatch, *calls: Callable[[], object]) -> None:
     """Makes the calls at once, each of which waits before its first write until all have read, or for 0.1 s."""
-    write, barrier = key_folder._write, threading.Barrier(len(calls))
+    write, barrier = key_folder.write_whole, threading.Barrier(len(calls))
 
-    def slowly(*arguments: Any) -> None:
+    def slowly(*arguments: Any, **options: Any) -> None:
         with suppress(threading.BrokenBarrierError):
             barrier.wait(0.1)
-        write(*arguments)
+        write(*arguments, **options)
 
-    monkeypatch.setattr(key_folder, "_write", slowly)
+    monkeypatch.setattr(key_folder, "write_whole", slowly)
     with ThreadPoolExecutor(len(calls)) as pool:
         for done in [pool.submit(call) for call in calls]:
             with suppress(UntrustedBundle):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -15,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from deuteron.compiler.folders import make_folder
+from deuteron.compiler.whole_file import write_whole
 
 from ..codec import Document, canonical_json, decode
 from ..errors import KeyFileError, SchemaError
@@ -26,6 +26,7 @@ _OWN = "own.pem"
 _TRUSTED = "trusted"
 _SERVICES = "services.json"
 _LOCK = "lock"
+_OWNERS = 0o600  # permissions: nobody else reads or writes it
 _WHERE = "DEUTERON_HOME names the folder that has keys/"
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -97,7 +98,7 @@ class KeyFolder:
         key = SigningKey.generate()
         self._make(self.path)
         try:
-            _write(self.own_path, key.to_pem(), os.link)
+            write_whole(self.own_path, key.to_pem(), mode=_OWNERS, new=True)
         except FileExistsError:
             raise KeyFileError(
                 f"{self.own_path} exists", hint="move it away to make another; clients then have to trust that one"
@@ -230,7 +231,7 @@ class KeyFolder:
     def _publish(self, path: Path, content: Document) -> None:
         self._make(path.parent)
         try:
-            _write(path, canonical_json(content.to_json()).encode() + b"\n", os.replace)
+            write_whole(path, canonical_json(content.to_json()) + "\n", mode=_OWNERS)
         except OSError as error:
             raise self._unusable(path, error) from None
 
@@ -300,19 +301,6 @@ def read_private_key(path: Path) -> SigningKey:
 def _first_at(key: TrustedKey | None) -> tuple[str, ...]:
     """The addresses that showed a key first, if it is known."""
     return () if key is None else tuple(map(server_address, key.servers or ()))
-
-
-def _write(path: Path, content: bytes, publish: Callable[[str, Path], None]) -> None:
-    """Write a private file whole; ``publish`` gives it its name."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # readable by its owner alone
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        publish(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
 
 
 def _unusable(path: Path, error: OSError) -> KeyFileError:

@@ -15,6 +15,7 @@ from ...folders import make_folder
 from ...language.constexpr import unwrap
 from ...launch_recipe import PROGRAMS, Guard
 from ...signature import ArgumentType, scattered
+from ...whole_file import write_whole
 from ..arrays.descriptor import spread
 from ..device import Device
 from ..devices import default_device, get_device
@@ -342,5 +343,4 @@ def _dump(kernel: CompiledKernel) -> None:
             content = kernel.asm[stage]
         except TargetError:
             continue  # no assembler or disassembler here
-        path = folder / f"{kernel.name}.{stage}"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        write_whole(folder / f"{kernel.name}.{stage}", content)

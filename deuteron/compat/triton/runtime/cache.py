@@ -10,7 +10,6 @@ import base64
 import importlib
 import json
 import os
-import uuid
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +20,7 @@ from deuteron.compiler import knobs as settings
 from deuteron.compiler.errors import KnobError
 from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.variant.toolchain import toolchain
+from deuteron.compiler.whole_file import write_whole
 
 
 def triton_key() -> str:
@@ -90,7 +90,7 @@ class CacheManager(ABC):
 class FileCacheManager(CacheManager):
     """Files in a folder of their own, ``knobs.cache.dir/KEY``; with ``dump`` in ``dump_dir/KEY``, with ``override`` in
     ``override_dir/KEY``, which is for a program's own use: deuteron compiles kernels from their source only. Files
-    appear whole: written under another name, then renamed."""
+    appear whole (:mod:`deuteron.compiler.whole_file`)."""
 
     def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
         self.key = key
@@ -109,14 +109,7 @@ class FileCacheManager(CacheManager):
     def put(self, data: bytes | str, filename: str, binary: bool = True) -> str:
         """Keep a file and return its path; text is written as UTF-8."""
         path = Path(self.cache_dir) / filename
-        unfinished = Path(self.cache_dir) / f"tmp-{uuid.uuid4().hex}"
-        try:
-            with unfinished.open("xb") as file:  # with the umask's permissions: others may share the folder
-                file.write(data if isinstance(data, bytes) else str(data).encode())
-            unfinished.replace(path)
-        except BaseException:
-            unfinished.unlink(missing_ok=True)
-            raise
+        write_whole(path, data if isinstance(data, bytes) else str(data))
         return str(path)
 
     def get_group(self, filename: str) -> dict[str, str] | None:
