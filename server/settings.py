@@ -250,7 +250,7 @@ class Settings:
             "max_upload_bytes": (1024, 1 << 34),
             "body_seconds": (0.05, 3600),
             "rate_per_minute": (0, 1 << 31),
-            "max_shapes": (1, 1 << 20),
+            "max_shapes": (1, 256),  # a JobSpec has no more
             "max_trials": (1, 1 << 31),
             "max_attempts": (1, 100),
             "lease_seconds": (0.5, 86400),

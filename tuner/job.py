@@ -73,7 +73,7 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
                 hint=f"dims of {self.workload.name}: {', '.join(self.workload.dims)}",
             )
         if len(self.shapes) * len(self.dtypes) > MAX_SHAPES:
-            raise JobError(f"a job has at most {MAX_SHAPES} pairs of shape and dtype")
+            raise JobError(f"a job has at most {MAX_SHAPES} pairs of shape and dtype", hint="several jobs")
         if not 0 <= self.seed <= MAX_SEED:
             raise JobError(f"the seed {self.seed}", hint=f"0 to {MAX_SEED}")
         for _ in self.problems():

@@ -11,6 +11,7 @@ import pytest
 from deuteron.compiler import knobs
 from deuteron.server import Settings, SettingsError
 from deuteron.server.database import parse_url
+from deuteron.tuner.job import MAX_SHAPES
 from deuteron.tuner.records.trust import machine_keys
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +86,7 @@ def test_sizes_are_written_as_those_of_the_compiler() -> None:
         ("DEUTERON_LEASE_SECONDS", "soon", "not a number of seconds"),
         ("DEUTERON_LEASE_SECONDS", "0", "out of range"),
         ("DEUTERON_LEARN_SECONDS", "-1", "out of range"),
+        ("DEUTERON_MAX_SHAPES", str(MAX_SHAPES + 1), "out of range"),
         ("DEUTERON_UPSTREAM", "tuner:8642", "not the address of a service"),
         ("DEUTERON_UPSTREAM", "http://a..b", "not the address of a service"),
         ("DEUTERON_UPSTREAM", "http://xn--a", "not the address of a service"),
