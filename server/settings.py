@@ -42,8 +42,13 @@ def _default_locks() -> Path:
     return Path(tempfile.gettempdir()) / "deuteron-locks"
 
 
-def _setting(variable: str, description: str) -> dict[str, str]:
+def _setting(variable: str, description: str) -> dict[str, object]:
     return {"variable": variable, "description": description}
+
+
+def _number(variable: str, description: str, low: float, high: float) -> dict[str, object]:
+    """A setting from ``low`` to ``high``."""
+    return {**_setting(variable, description), "range": (low, high)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,7 @@ class Settings:
         metadata=_setting("DEUTERON_DATABASE_URL", "sqlite:///... or postgresql://...; default is in the home"),
     )
     host: str = field(default="127.0.0.1", metadata=_setting("DEUTERON_HOST", "address to bind"))
-    port: int = field(default=8642, metadata=_setting("DEUTERON_PORT", "port to bind, 0 picks a free one"))
+    port: int = field(default=8642, metadata=_number("DEUTERON_PORT", "port to bind, 0 picks a free one", 0, 65535))
     public_url: str = field(
         default="",
         metadata=_setting("DEUTERON_PUBLIC_URL", "address under which workers and clients reach the service"),
@@ -83,38 +88,50 @@ class Settings:
         default=EMBEDDED,
         metadata=_setting("DEUTERON_SCHEDULER", "embedded, none, or a Dask scheduler address tcp://host:port"),
     )
-    max_body_bytes: int = field(default=4 << 20, metadata=_setting("DEUTERON_MAX_BODY_BYTES", "largest request body"))
+    max_body_bytes: int = field(
+        default=4 << 20, metadata=_number("DEUTERON_MAX_BODY_BYTES", "largest request body", 1024, 1 << 30)
+    )
     max_upload_bytes: int = field(
         default=256 << 20,
-        metadata=_setting("DEUTERON_MAX_UPLOAD_BYTES", "largest profile a worker may upload"),
+        metadata=_number("DEUTERON_MAX_UPLOAD_BYTES", "largest profile a worker may upload", 1024, 1 << 34),
     )
     body_seconds: float = field(
         default=30.0,
-        metadata=_setting("DEUTERON_BODY_SECONDS", "how long a request's head, or its body, may take to arrive"),
+        metadata=_number(
+            "DEUTERON_BODY_SECONDS", "how long a request's head, or its body, may take to arrive", 0.05, 3600
+        ),
     )
     rate_per_minute: int = field(
         default=60_000,
-        metadata=_setting("DEUTERON_RATE_PER_MINUTE", "requests a minute per token (or address), 0 = no limit"),
+        metadata=_number(
+            "DEUTERON_RATE_PER_MINUTE", "requests a minute per token (or address), 0 = no limit", 0, 1 << 31
+        ),
     )
-    max_shapes: int = field(default=256, metadata=_setting("DEUTERON_MAX_SHAPES", "shapes times dtypes in one job"))
-    max_trials: int = field(default=100_000, metadata=_setting("DEUTERON_MAX_TRIALS", "trial budget of one job"))
+    max_shapes: int = field(
+        default=256, metadata=_number("DEUTERON_MAX_SHAPES", "shapes times dtypes in one job", 1, 256)
+    )
+    max_trials: int = field(
+        default=100_000, metadata=_number("DEUTERON_MAX_TRIALS", "trial budget of one job", 1, 1 << 31)
+    )
     max_attempts: int = field(
         default=3,
-        metadata=_setting("DEUTERON_MAX_ATTEMPTS", "how often a job whose worker died is started"),
+        metadata=_number("DEUTERON_MAX_ATTEMPTS", "how often a job whose worker died is started", 1, 100),
     )
     lease_seconds: float = field(
         default=30.0,
-        metadata=_setting("DEUTERON_LEASE_SECONDS", "a job whose worker is silent so long restarts"),
+        metadata=_number("DEUTERON_LEASE_SECONDS", "a job whose worker is silent so long restarts", 0.5, 86400),
     )
     heartbeat_seconds: float = field(
         default=15.0,
-        metadata=_setting("DEUTERON_HEARTBEAT_SECONDS", "pause between SSE heartbeat comments"),
+        metadata=_number("DEUTERON_HEARTBEAT_SECONDS", "pause between SSE heartbeat comments", 0.05, 3600),
     )
     learn_seconds: float = field(
         default=600.0,
-        metadata=_setting(
+        metadata=_number(
             "DEUTERON_LEARN_SECONDS",
             "how long training the predictors of one kernel may take when jobs ended, 0 = the service trains none",
+            0,
+            86400,
         ),
     )
     lock_folder: Path = field(
@@ -244,23 +261,10 @@ class Settings:
         self._check_ranges()
 
     def _check_ranges(self) -> None:
-        ranges: dict[str, tuple[float, float]] = {
-            "port": (0, 65535),
-            "max_body_bytes": (1024, 1 << 30),
-            "max_upload_bytes": (1024, 1 << 34),
-            "body_seconds": (0.05, 3600),
-            "rate_per_minute": (0, 1 << 31),
-            "max_shapes": (1, 256),  # a JobSpec has no more
-            "max_trials": (1, 1 << 31),
-            "max_attempts": (1, 100),
-            "lease_seconds": (0.5, 86400),
-            "heartbeat_seconds": (0.05, 3600),
-            "learn_seconds": (0, 86400),
-        }
         for item in fields(self):
-            if item.name not in ranges:
+            if "range" not in item.metadata:
                 continue
-            low, high = ranges[item.name]
+            low, high = item.metadata["range"]
             value = getattr(self, item.name)
             if not low <= value <= high:
                 raise SettingsError(

@@ -163,3 +163,10 @@ def test_every_setting_is_documented() -> None:
     text = (ROOT / "docs" / "http-api.md").read_text()
     missing = [item.metadata["variable"] for item in fields(Settings) if f"`{item.metadata['variable']}`" not in text]
     assert missing == []
+
+
+def test_every_number_has_a_range() -> None:
+    unchecked = [
+        item.name for item in fields(Settings) if item.type in ("int", "float") and "range" not in item.metadata
+    ]
+    assert unchecked == []
