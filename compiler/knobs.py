@@ -42,7 +42,7 @@ class Knob(Generic[T]):
         self.allowed = allowed
         self._default = default
         self._default_text = default_text
-        self._parse = parse
+        self.parse = parse
         self._override: list[T] = []
         self._assigned: list[T] = []
         for name in self.names:
@@ -79,7 +79,7 @@ class Knob(Generic[T]):
             return self._default()
         text = os.environ[name]
         try:
-            return self._parse(text.strip())
+            return self.parse(text.strip())
         except (ValueError, KeyError) as error:
             raise KnobError(f"environment variable {name} is {text!r}", hint=f"use {self.allowed}") from error
 
@@ -229,7 +229,8 @@ home: Knob[Path] = Knob(
     default_home,
     _absolute,
     "a path",
-    "Folder for everything kept between runs. With TRITON_HOME set: $TRITON_HOME/.deuteron.",
+    "Folder for everything kept between runs, of the service its database, bundles, profiles and spools. With "
+    "TRITON_HOME set: $TRITON_HOME/.deuteron.",
     "~/.deuteron",
 )
 cache_dir: Knob[Path] = Knob(
@@ -252,7 +253,9 @@ always_compile = _flag(
 )
 
 token = _text(
-    "DEUTERON_TOKEN", "Bearer token, of scope read, for the service whose address deuteron.tuned is given as its cache."
+    "DEUTERON_TOKEN",
+    "Bearer token for a service: of workers, of the client, and of deuteron.tuned where it is given an address "
+    "(then of scope read).",
 )
 trusted_keys_only = _flag(
     "DEUTERON_TRUSTED_KEYS_ONLY",

@@ -12,9 +12,9 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError
@@ -46,6 +46,11 @@ def _setting(variable: str, description: str) -> dict[str, object]:
     return {"variable": variable, "description": description}
 
 
+def _shared(knob: knobs.Knob[Any]) -> dict[str, object]:
+    """A setting that the compiler or the tuner has, too."""
+    return {**_setting(knob.name, knob.doc), "parse": knob.parse}
+
+
 def _number(variable: str, description: str, low: float, high: float) -> dict[str, object]:
     """A setting from ``low`` to ``high``."""
     return {**_setting(variable, description), "range": (low, high)}
@@ -57,7 +62,7 @@ class Settings:
 
     home: Path = field(
         default_factory=knobs.default_home,
-        metadata=_setting("DEUTERON_HOME", "data directory: database, bundles, profiles, spools"),
+        metadata=_shared(knobs.home),
     )
     database_url: str = field(
         default="",
@@ -82,7 +87,7 @@ class Settings:
     )
     token: str = field(
         default="",
-        metadata=_setting("DEUTERON_TOKEN", "bearer token that workers and the client present"),
+        metadata=_shared(knobs.token),
     )
     scheduler: str = field(
         default=EMBEDDED,
@@ -217,7 +222,7 @@ class Settings:
             variable = item.metadata["variable"]
             text = source.get(variable, "").strip()
             if text:
-                values[item.name] = _parsers()[item.name](variable, text)
+                values[item.name] = _parser(item)(variable, text)
         return cls(**values)  # type: ignore[arg-type]
 
     def _check(self) -> None:
@@ -329,16 +334,15 @@ def _seconds(variable: str, text: str) -> float:
         raise SettingsError(f"{variable}: {text!r} is not a number of seconds", hint="for example 30 or 0.5") from None
 
 
-def _parsers() -> dict[str, Callable[[str, str], object]]:
-    by_type: dict[str, Callable[[str, str], object]] = {
-        "int": _integer,
-        "float": _seconds,
-        "Path": _path,
-    }
-    return {
-        item.name: _bytes if item.name.endswith("_bytes") else by_type.get(str(item.type), _text)
-        for item in fields(Settings)
-    }
+_BY_TYPE: Mapping[str, Callable[[str, str], object]] = {"int": _integer, "float": _seconds, "Path": _path}
+
+
+def _parser(item: Field[Any]) -> Callable[[str, str], object]:
+    """From variable and text to value."""
+    shared = item.metadata.get("parse")
+    if shared is not None:
+        return lambda _variable, text: shared(text)
+    return _bytes if item.name.endswith("_bytes") else _BY_TYPE.get(str(item.type), _text)
 
 
 def lift_thread_limits(limits: Mapping[str, object], environment: MutableMapping[str, str] | None = None) -> None:
