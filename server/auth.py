@@ -59,7 +59,7 @@ def identify(request: Request, context: ServiceContext, secret: str | None) -> P
     """The caller of a request.
 
     Raises:
-        Problem: 401, no token where one is required.
+        HttpProblem: 401, no token where one is required.
         InvalidToken: the token is unknown, expired or revoked.
     """
     if not context.settings.requires_tokens:
@@ -124,7 +124,7 @@ async def admit(request: Request, context: ServiceContext, scope: str) -> Princi
     """The caller of a request, which must have ``scope``.
 
     Raises:
-        Problem: 401, no token where one is required; 403, one without the scope.
+        HttpProblem: 401, no token where one is required; 403, one without the scope.
         InvalidToken: the token is unknown, expired or revoked.
     """
     return await _admit(request, context, await _BEARER(request), scope)

@@ -104,8 +104,8 @@ class Bundles:
         which is of an upstream, has besides.
 
         Raises:
-            Problem: 404, there never was anything of this kernel: what anybody can ask for must not take the place of
-                bundles that are in use. Where all was withdrawn the bundle is empty, which tells clients.
+            HttpProblem: 404, there never was anything of this kernel: what anybody can ask for must not take the place
+                of bundles that are in use. Where all was withdrawn the bundle is empty, which tells clients.
         """
         selection = (kernel_hash, device_key)
         if kernel_hash is not None:
@@ -126,7 +126,7 @@ class Bundles:
 
     def find(self, sha256: str) -> BundleFile:
         """Raises:
-        Problem: 404, no such bundle is kept.
+        HttpProblem: 404, no such bundle is kept.
         """
         path = self._path(sha256)
         if not _is_kept(path):

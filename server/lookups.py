@@ -118,7 +118,7 @@ class Lookups:
         """The tuner's answer.
 
         Raises:
-            Problem: 404, the kernel is unknown; 422, ``cpu`` or ``cuda`` stands for several devices.
+            HttpProblem: 404, the kernel is unknown; 422, ``cpu`` or ``cuda`` stands for several devices.
             RecordNotFound: ``strict``, and there is no exact record.
         """
         found = self.recall(question, strict=strict)

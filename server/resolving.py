@@ -20,7 +20,7 @@ def resolve_kernel(tx: Transaction, kernel: str) -> str:
     """The hash that a kernel hash or name stands for.
 
     Raises:
-        Problem: 404, nothing is known under this name.
+        HttpProblem: 404, nothing is known under this name.
     """
     if _HASH.match(kernel):
         return kernel
@@ -41,7 +41,7 @@ def resolve_device(tx: Transaction, device: str) -> tuple[DeviceFingerprint, tup
     ``NVIDIA H200`` and ``NVIDIA_H200_141GB`` meet. A device that was never seen matches none.
 
     Raises:
-        Problem: 422, ``cpu`` or ``cuda`` stands for several devices.
+        HttpProblem: 422, ``cpu`` or ``cuda`` stands for several devices.
     """
     return resolve_among(known_devices(tx), device)
 

@@ -32,7 +32,7 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
     Raises:
         DeuteronError: the workload, a shape, the space, the kernel or the device is not valid.
         Conflict: the key was used with another body.
-        Problem: 422, the job is larger than this service accepts.
+        HttpProblem: 422, the job is larger than this service accepts.
     """
     document = body.model_dump(mode="json", exclude_none=True)
     fingerprint = hashlib.sha256(canonical_json(document).encode()).hexdigest()
@@ -94,7 +94,7 @@ def read_spec(context: ServiceContext, document: dict[str, object]) -> JobSpec:
     Raises:
         SchemaError, WorkloadError, ...: from the tuner; the message names the field.
         NotFound: no such kernel is stored.
-        Problem: 404, no kernel of that name is stored.
+        HttpProblem: 404, no kernel of that name is stored.
     """
     workload = document.get("workload")
     if isinstance(workload, str):

@@ -118,7 +118,7 @@ def _pass_on(
 
 def _device_key(tx: Transaction, device: str) -> str:
     """Raises:
-    Problem: 404, no such device was seen; 422, the name stands for several.
+    HttpProblem: 404, no such device was seen; 422, the name stands for several.
     """
     _fingerprint, keys = resolve_device(tx, device)
     if len(keys) == 1:
@@ -157,7 +157,7 @@ def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
 
 def _send_pieces(request: Request, bundle: BundleFile, cache_control: str) -> Response:
     """Raises:
-    Problem: 404, the bundle has no list of pieces.
+    HttpProblem: 404, the bundle has no list of pieces.
     """
     etag = f'"{bundle.sha256}-pieces"'
     headers = {"ETag": etag, "Cache-Control": cache_control}

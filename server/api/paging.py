@@ -25,7 +25,7 @@ def encode_cursor(position: str | int) -> str:
 
 def decode_cursor(cursor: str) -> str:
     """Raises:
-    Problem: 400, this service did not make the cursor.
+    HttpProblem: 400, this service did not make the cursor.
     """
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
@@ -41,7 +41,7 @@ def decode_number(cursor: str | None) -> int | None:
     """The number in a cursor, None for the first page.
 
     Raises:
-        Problem: 400, this service did not make the cursor.
+        HttpProblem: 400, this service did not make the cursor.
     """
     if cursor is None:
         return None

@@ -63,7 +63,7 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
 
 def _refuse_odd(request: Request, known: list[str]) -> None:
     """Raises:
-    Problem: 422, a parameter that is not known, or one given twice: no route takes several values.
+    HttpProblem: 422, a parameter that is not known, or one given twice: no route takes several values.
     """
     for name in request.query_params:
         if name in known:
