@@ -1,6 +1,6 @@
 """Targets: the interpreter defines every operation, ``cpu`` and ``nvptx`` turn functions into machine code."""
 
+from ..ir.rules import RuleSet
 from ..target import Target
-from .rules import RuleSet
 
 __all__ = ["RuleSet", "Target"]

@@ -3,9 +3,12 @@
 import pytest
 
 import deuteron.compiler.gpu  # noqa: F401  (registers its operations)
+from deuteron.compiler.gpu.layouts.fitting import fits
+from deuteron.compiler.gpu.memory.scratch import scratch
 from deuteron.compiler.ir import REGISTRY, Effect, Op
 from deuteron.compiler.targets import RuleSet, interpreter, nvptx
-from deuteron.compiler.targets.cpu import elementwise, lower
+from deuteron.compiler.targets.cpu import elementwise
+from deuteron.compiler.targets.cpu.rule_sets import buffers, statements, views
 from deuteron.compiler.tile.axis.rules import RULES as AXIS_RULES
 
 TILE = [op for op in REGISTRY.values() if op.__module__.startswith("deuteron.compiler.tile.")]
@@ -15,7 +18,7 @@ CPU = [op for op in REGISTRY.values() if op.__module__.startswith("deuteron.comp
 #: The rule sets of each target, and the operations it is asked to lower.
 TARGETS: dict[str, tuple[list[RuleSet], list[type[Op]]]] = {
     "interpreter": ([interpreter.evaluates], TILE),
-    "cpu": ([lower.statements, lower.views, elementwise.rules], [*TILE, *CPU]),
+    "cpu": ([statements, views, elementwise.rules], [*TILE, *CPU]),
     "nvptx": ([nvptx.RULES], [*TILE, *GPU]),
 }
 
@@ -54,3 +57,18 @@ OPAQUE = {"dot", "atomic_rmw", "atomic_cas"}
 def test_axis_facts_know_every_operation_with_results(op):
     without = op.effect is not Effect.PURE and op.mnemonic != "load"
     assert op in AXIS_RULES or op.mnemonic in OPAQUE or without
+
+
+#: What computes tiles on a GPU and is not elementwise: the stage cannot know by itself how.
+MOVING = [op for op in nvptx.RULES.rules if op.effect is Effect.PURE and not op.elementwise]
+
+
+@pytest.mark.parametrize("op", MOVING, ids=lambda op: op.mnemonic)
+def test_the_gpu_stage_knows_layouts_and_shared_memory_of_every_operation(op):
+    assert op in fits.rules, "compiler/gpu/layouts/fitting.py says how its layouts fit together"
+    assert op in scratch.rules, "compiler/gpu/memory/scratch.py says how much shared memory it needs"
+
+
+@pytest.mark.parametrize("op", views.rules, ids=lambda op: op.mnemonic)
+def test_every_view_of_the_cpu_says_what_it_reads_in_memory(op):
+    assert op in buffers.rules

@@ -22,11 +22,12 @@ from ...tile.control import For, If, While
 from ...tile.map import MapElementwise
 from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
-from ...tile.movement import Butterfly, Gather
+from ...tile.movement import Gather
 from ...tile.reduction import Reduce, Scan
 from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
 from ..asynchronous import FetchTile, Slot
 from .coalesce import Access, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
+from .fitting import ALIKE
 from .reduction import scan_layout
 from .tensorcore import accumulator_layout
 from .views import VIEWS, is_view, operand_layout, result_layout
@@ -172,7 +173,7 @@ class Homes:
                 self._unite(op.result, op.index)
             case For() | If() | While():
                 self._visit_control(op)
-            case _ if (op.elementwise or isinstance(op, Butterfly)) and op.results[0].type.rank:
+            case _ if (op.elementwise or type(op) in ALIKE) and op.results[0].type.rank:
                 self._unite(*op.results, *op.operands)
                 if self.costs.exists_once(op.result):
                     views = [v for v in op.operands if is_view(v.op) and not self.costs.cheap(v)]

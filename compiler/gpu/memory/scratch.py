@@ -9,25 +9,38 @@ nothing, because then no barrier is needed between them (see :mod:`.barriers`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...errors import OutOfResources
 from ...ir.core import Function, Op, Value, uses
 from ...ir.printer import print_function
+from ...ir.rules import RuleSet
 from ...launch_recipe import LaunchRecipe
 from ...layout import Conversion, LinearLayout, SharedMemory, plan_conversion
 from ...layout.access import element_bytes_of
 from ...target import Target
+from ...tile.assembly import EffectfulAssembly, InlineAssembly
+from ...tile.elementwise import Constant
+from ...tile.map import MapElementwise
 from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW
 from ...tile.movement import Butterfly, Gather
-from ...tile.reduction import Histogram, Reduce
-from ..asynchronous import Pipe, Put, RingBuffer
+from ...tile.program import NumPrograms, ProgramId
+from ...tile.reduction import Histogram, Reduce, Scan
+from ...tile.shape import Arange, Splat
+from ..asynchronous import GridSize, Pipe, Put, RingBuffer, SharedView, Wgmma
 from ..layouts.butterfly import plan_butterfly
 from ..layouts.operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
 from ..layouts.reduction import bits_of, plan_reduction
-from ..ops import Agree, ConvertLayout
+from ..layouts.views import VIEWS
+from ..ops import Agree, ConvertLayout, Mma, VectorUpdate
 from .lifetimes import ByteRange, Lifetimes, TakenBytes
+
+Readers = dict[Value, list[Op]]
+#: Shared memory in bytes that an operation needs while it runs, of the operation and the readers of all values. What
+#: computes tiles has a rule unless it is elementwise; other operations without a rule need none.
+scratch: RuleSet[Callable[..., int]] = RuleSet("shared memory")
 
 #: Shared memory that may be spent on keeping neighbours apart: little enough not to cost occupancy.
 SMALL_BYTES = 2 * 1024
@@ -85,9 +98,9 @@ def allocate(function: Function, target: Target) -> Allocation:
     places = _lasting(function, lifetimes, taken)
     sizes = {op: size for op in function.walk() if op not in places and (size := scratch_bytes(op, used))}
     places |= _pipes(function, lifetimes, taken, _end_on_rings(sizes, lifetimes, taken))
-    scratch = _Scratch(sizes, lifetimes, taken)
-    places |= scratch.places(target)
-    return Allocation(places, max([scratch.floor, *(found.end for found in places.values())]))
+    passing = _Scratch(sizes, lifetimes, taken)
+    places |= passing.places(target)
+    return Allocation(places, max([passing.floor, *(found.end for found in places.values())]))
 
 
 class _Scratch:
@@ -175,37 +188,61 @@ def tile_bytes(op: Op) -> int:
             return 0
 
 
-def scratch_bytes(op: Op, used: dict[Value, list[Op]]) -> int:
+def scratch_bytes(op: Op, used: Readers) -> int:
     """Shared memory in bytes that ``op`` needs while it runs."""
-    match op:
-        case ConvertLayout():
-            return _conversion_bytes(op)
-        case Reduce():
-            plan = plan_reduction(_layout(op.inputs[0]), op.axis)
-            return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
-        case Butterfly():
-            return plan_butterfly(_layout(op.x), op.axis, op.distance).scratch_bytes(bits_of(op.x.type))
-        case Gather():
-            return op.src.type.size * element_bytes_of(bits_of(op.src.type))
-        case Histogram():
-            return op.result.type.size * op.result.type.elem.bytes
-        case Dot():
-            return operand_bytes(op.a) + operand_bytes(op.b)
-        case Agree() | AtomicRMW() | AtomicCAS() if op.result in used and is_shared_by_threads(op.result):
-            return op.result.type.size * element_bytes_of(bits_of(op.result.type))
-        case _:
-            return 0
+    rule = scratch.rules.get(type(op))
+    return 0 if rule is None else rule(op, used)
+
+
+@scratch(Arange, Constant, EffectfulAssembly, InlineAssembly, MapElementwise, NumPrograms, ProgramId, Scan, Splat)
+@scratch(GridSize, Mma, SharedView, Wgmma, *VIEWS)
+def _none(op: Op, used: Readers) -> int:
+    return 0
+
+
+@scratch(ConvertLayout)
+def _of_conversion(op: ConvertLayout, used: Readers) -> int:
+    plan = choose_conversion(op)
+    return plan.bytes if isinstance(plan, SharedMemory | OperandPlan) else 0
+
+
+@scratch(Reduce)
+def _of_reduction(op: Reduce, used: Readers) -> int:
+    plan = plan_reduction(_layout(op.inputs[0]), op.axis)
+    return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
+
+
+@scratch(Butterfly)
+def _of_butterfly(op: Butterfly, used: Readers) -> int:
+    return plan_butterfly(_layout(op.x), op.axis, op.distance).scratch_bytes(bits_of(op.x.type))
+
+
+@scratch(Gather)
+def _of_gather(op: Gather, used: Readers) -> int:
+    return op.src.type.size * element_bytes_of(bits_of(op.src.type))
+
+
+@scratch(Histogram)
+def _of_histogram(op: Histogram, used: Readers) -> int:
+    return op.result.type.size * op.result.type.elem.bytes
+
+
+@scratch(Dot)
+def _of_product(op: Dot, used: Readers) -> int:
+    return operand_bytes(op.a) + operand_bytes(op.b)
+
+
+@scratch(Agree, AtomicRMW, VectorUpdate, AtomicCAS)
+def _of_one_threads_result(op: Agree | AtomicRMW | AtomicCAS, used: Readers) -> int:
+    if op.result not in used or not is_shared_by_threads(op.result):
+        return 0
+    return op.result.type.size * element_bytes_of(bits_of(op.result.type))
 
 
 def operand_bytes(value: Value) -> int:
     """Scratch in bytes for an operand of a product without tensor cores: none if it lies in shared memory already."""
     size = 0 if value.type.shared is not None else value.type.size * element_bytes_of(bits_of(value.type))
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _conversion_bytes(op: ConvertLayout) -> int:
-    plan = choose_conversion(op)
-    return plan.bytes if isinstance(plan, SharedMemory | OperandPlan) else 0
 
 
 def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan | LocalLoad | LocalStore:

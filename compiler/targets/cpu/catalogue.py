@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...ir.rules import RuleSet
 from ...tile import control as tile_control
-from ..rules import RuleSet
 from . import control, debug, elementwise, matmul, memory, movement, pack, program, records, reduction, views
-from .lower import statements
-from .lower import views as view_rules
+from .rule_sets import statements
+from .rule_sets import views as view_rules
 
 #: The modules whose import fills the tables.
 RULE_MODULES = (control, debug, elementwise, matmul, memory, movement, pack, program, records, reduction, views)

@@ -13,7 +13,8 @@ from .arena import Buffer, Stored
 from .chunk import Uniform, llvm_element
 from .debug import require
 from .loops import BasicBlock
-from .lower import CpuLowering, statements
+from .lower import CpuLowering
+from .rule_sets import statements
 
 
 @dataclass(slots=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from ...ir.core import Value
 from ...llvm.typed import Typed, constant
 from ...tile import debug
 from .emission import Coords, Emission
-from .lower import CpuLowering, statements
+from .lower import CpuLowering
 from .memory import when
+from .rule_sets import buffers, statements
 
 #: The status block of one thread: i64 failed assertion (0: none), i64 program, pointer to the print callback.
 STATUS_BYTES = 24
@@ -59,6 +61,12 @@ def _all_true(low: CpuLowering, op: debug.Assert) -> Typed:
     low.loop([(op.condition, True)], tile_shape, lanes, body)
     low.arena.free(verdict)
     return low.e.compare("ne", low.e.load("i8", place, 1), constant("i8", 0))
+
+
+@buffers(debug.Print)
+def printed(op: debug.Print) -> tuple[Value, ...]:
+    """All that is printed."""
+    return op.values
 
 
 @statements(debug.Print)

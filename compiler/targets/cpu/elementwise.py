@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.core import Op
+from ...ir.rules import RuleSet
 from ...ir.types import Pointer, Scalar
 from ...llvm import maths
 from ...llvm.typed import Emitter, Typed, constant
 from ...tile import elementwise as ops
-from ..rules import RuleSet
 from .chunk import llvm_element, memory_element
 from .formats import (
     convert_float,

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from ...ir.core import Op, Value
 from .arena import Arena, Buffer, Stored
-from .plan import Plan, is_lazy
+from .plan import Plan
+from .rule_sets import is_lazy
 
 
 class Liveness:

@@ -6,30 +6,27 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 
+from ...errors import IRError
 from ...ir.core import Block, Effect, Op, Value
 from ...ir.types import Element
 from ...llvm.text import FunctionText, ModuleText
 from ...llvm.typed import Emitter, Typed
 from ...options import Schedule
 from ...tile import memory, shape
-from ..rules import RuleSet
 from . import elementwise
 from .affine import divisor_of, known_number
 from .arena import Arena, Buffer, Stored
 from .chunk import ZERO, Uniform
-from .emission import Coords, Emission, ViewRule, vector_axis
+from .emission import Coords, Emission, vector_axis
 from .interleave import may_interleave
 from .liveness import Liveness
 from .loops import BasicBlock, Blocks
 from .masks import WORTH_TWO_LOOPS, bounded_counts, holds_everywhere
-from .plan import Plan, is_lazy, reads_buffer
+from .plan import Plan
 from .processor import Processor
+from .rule_sets import is_lazy, reads_buffer, statements, views
 
-Statement = Callable[..., None]  # (Lowering, op)
 Nested = Callable[[Emission], list[Typed]]
-
-statements: RuleSet[Statement] = RuleSet("cpu")
-views: RuleSet[ViewRule] = RuleSet("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +368,13 @@ class CpuLowering:
             lanes = self.lanes(tile_shape, value.type.elem)
             self.loop([(value, True)], tile_shape, lanes, body, unroll=True)  # often a copy
         return self.stored[value]
+
+    def in_memory(self, op: Op, value: Value) -> Stored:
+        """Where ``op`` finds an operand. Raises IRError where its rule in ``buffers`` does not ask for that."""
+        stored = self.stored.get(value)
+        if stored is None:
+            raise IRError(f"{op!r} at {op.location} reads {value!r} in memory, and `buffers` does not say so")
+        return stored
 
     def write(self, value: Value, buffer: Buffer) -> None:
         """Compute ``value`` into ``buffer``, whatever else holds it."""

@@ -12,10 +12,11 @@ from ...tile.elementwise import Constant
 from .arena import Buffer
 from .chunk import llvm_element
 from .loops import Nest
-from .lower import CpuLowering, statements
+from .lower import CpuLowering
 from .pack import Pack
 from .plan import dot_source
 from .processor import Processor
+from .rule_sets import buffers, statements
 
 #: Steps along the inner dimension in one iteration; more was not faster and takes longer to compile.
 UNROLL = 2
@@ -48,6 +49,12 @@ def choose_blocking(m: int, n: int, element_bytes: int, processor: Processor) ->
     return Blocking(rows, vectors, lanes)
 
 
+@buffers(matmul.Dot)
+def multiplied(op: matmul.Dot) -> tuple[Value, ...]:
+    """Both operands, of a transposed left one what is behind it."""
+    return (dot_source(op.a), op.b)
+
+
 @statements(matmul.Dot)
 def dot(low: CpuLowering, op: matmul.Dot) -> None:
     """a @ b + acc. "tf32" and "tf32x3" are computed like "ieee": in full f32.
@@ -58,7 +65,7 @@ def dot(low: CpuLowering, op: matmul.Dot) -> None:
         return
     # A transposed operand that another reader had stored let go of what is behind it.
     source = op.a if op.a in low.stored else dot_source(op.a)
-    left, right = low.store(source), low.stored[op.b]
+    left, right = low.store(source), low.in_memory(op, op.b)
     zero = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
     buffer = low.allocate(op.result) if zero else accumulator(low, op.acc)
     transposed = source is not op.a and isinstance(op.a.op, shape.Permute) and op.a.op.order == (1, 0)

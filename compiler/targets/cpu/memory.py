@@ -13,7 +13,8 @@ from .arena import Stored
 from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, memory_element
 from .emission import Coords, Emission
 from .formats import narrow, widen
-from .lower import CpuLowering, Nested, statements
+from .lower import CpuLowering, Nested
+from .rule_sets import statements
 from .spans import in_turns
 
 for _block in (blocks.BlockLoad, blocks.BlockStore):

@@ -9,13 +9,19 @@ from ...tile import movement
 from .arena import Stored
 from .chunk import Affine, Chunk, Coord, Uniform, Vector, memory_element, power_of_two_divisor
 from .emission import Coords, Emission, row_strides
-from .lower import views
+from .rule_sets import buffers, views
+
+
+@buffers(movement.Butterfly)
+def crossed(op: movement.Butterfly) -> tuple[Value, ...]:
+    """What is moved."""
+    return (op.x,)
 
 
 @views(movement.Butterfly)
 def butterfly(emission: Emission, op: movement.Butterfly, value: Value, coords: Coords) -> Chunk:
     """An aligned chunk along the axis is another aligned chunk, with its lanes in another order."""
-    stored, elem = emission.low.stored[op.x], op.x.type.elem
+    stored, elem = emission.low.in_memory(op, op.x), op.x.type.elem
     coord, lanes = coords[op.axis], emission.lanes
     if not coord.stride:
         return emission.read(stored, elem, _moved(emission, op, coords, op.distance))
@@ -30,10 +36,16 @@ def butterfly(emission: Emission, op: movement.Butterfly, value: Value, coords: 
         return Vector(emission.e.shuffle(vector, None, [lane ^ inside for lane in range(lanes)]), chunk.level)
 
 
+@buffers(movement.Gather)
+def gathered(op: movement.Gather) -> tuple[Value, ...]:
+    """What the indices point into."""
+    return (op.src,)
+
+
 @views(movement.Gather)
 def gather(emission: Emission, op: movement.Gather, value: Value, coords: Coords) -> Chunk:
     """One element, a vector of neighbours along another axis, or elements from all over the buffer."""
-    stored, elem = emission.low.stored[op.src], op.src.type.elem
+    stored, elem = emission.low.in_memory(op, op.src), op.src.type.elem
     index = emission.chunk(op.index, coords)
     last = op.src.type.shape[op.axis] - 1
     if isinstance(index, Uniform):

@@ -13,7 +13,8 @@ from ...llvm.typed import Emitter, Typed, vector_type
 from .chunk import Coord
 from .emission import Emission
 from .loops import Nest
-from .lower import CpuLowering, statements
+from .lower import CpuLowering
+from .rule_sets import statements
 
 
 class Pack(Op, mnemonic="cpu_pack"):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from ...ir.core import Block, Function, Op, Value
 from ...tile import elementwise as ops
-from ...tile import matmul, memory, movement, reduction, shape
-from ...tile.debug import Print
+from ...tile import matmul, memory, movement, shape
+from .rule_sets import is_lazy, reads_buffer
 
 WORTH_KEEPING = 4.0
 
@@ -57,49 +57,6 @@ _FREE = (
     shape.Split,
     movement.Butterfly,
 )
-_VIEWS = (
-    shape.Arange,
-    shape.Splat,
-    shape.ExpandDims,
-    shape.Broadcast,
-    shape.Permute,
-    shape.Reshape,
-    shape.Split,
-    movement.Butterfly,
-    movement.Gather,
-)
-
-
-def is_lazy(op: Op) -> bool:
-    """Whether the tile results of ``op`` are computed where they are read."""
-    if not any(r.type.rank for r in op.results):
-        return False
-    if isinstance(op, memory.Load):
-        return not op.volatile
-    return op.elementwise or isinstance(op, (*_VIEWS, ops.Constant))
-
-
-def is_same_order(op: shape.Reshape) -> bool:
-    """Whether the reshape only adds or removes dimensions of size 1."""
-    return [n for n in op.x.type.shape if n > 1] == [n for n in op.shape if n > 1]
-
-
-def reads_buffer(op: Op) -> tuple[Value, ...]:
-    """The operands that ``op`` needs in memory, not chunk by chunk."""
-    match op:
-        case shape.Reshape() if not is_same_order(op):
-            return (op.x,)
-        case shape.Split() | movement.Butterfly():
-            return (op.x,)
-        case movement.Gather():
-            return (op.src,)
-        case matmul.Dot():
-            return (dot_source(op.a), op.b)
-        case reduction.Scan():
-            return op.inputs
-        case Print():
-            return op.values
-    return ()
 
 
 def dot_source(a: Value) -> Value:

@@ -20,11 +20,12 @@ from ...tile import program
 from ...tile.elementwise import Constant
 from .chunk import Uniform, llvm_element, memory_element, power_of_two_divisor
 from .constants import constant_value
-from .lower import CpuLowering, statements
+from .lower import CpuLowering
 from .plan import make_plan
 from .prepare import prepare
 from .processor import Processor, host_processor
 from .records import begin_track, emit_clock, end_track
+from .rule_sets import statements
 
 INFO_SYMBOL = "deuteron_info"
 #: Characters of LLVM text beyond which code is optimised briefly: unrolled networks, not products or attention. One of

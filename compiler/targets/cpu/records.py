@@ -23,7 +23,8 @@ from ...record_buffer import (
     record_tag,
 )
 from ...tile.records import Record, first_record
-from .lower import CpuLowering, ProgramTrack, statements
+from .lower import CpuLowering, ProgramTrack
+from .rule_sets import statements
 
 #: A function without arguments that returns the cycle counter: for the launcher, to compare it with its own clock.
 CLOCK_SYMBOL = "deuteron_clock"

@@ -17,8 +17,9 @@ from .chunk import Coord, Vector, llvm_element, power_of_two_divisor
 from .constants import constant_value
 from .emission import Coords, Emission, vector_axis
 from .formats import is_narrow
-from .lower import CpuLowering, statements
+from .lower import CpuLowering
 from .memory import when
+from .rule_sets import buffers, statements
 
 #: Accumulators that do not wait for each other; with two vectors each they hide the latency of an addition.
 CHAINS = 2
@@ -201,6 +202,12 @@ def _write_results(
             emission.write(buffer, result, Vector(value, level), coords)
         else:
             emission.write_one(buffer, result, value, coords)
+
+
+@buffers(reduction.Scan)
+def scanned(op: reduction.Scan) -> tuple[Value, ...]:
+    """All that is added up."""
+    return op.inputs
 
 
 @statements(reduction.Scan)

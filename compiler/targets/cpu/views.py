@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.core import Value
+from ...ir.core import Op, Value
 from ...llvm.typed import Typed
 from ...tile import elementwise as ops
 from ...tile import memory, shape
@@ -10,9 +10,9 @@ from .arena import Stored
 from .chunk import ZERO, Affine, Chunk, Coord, Uniform
 from .constants import constant_value
 from .emission import Coords, Emission, row_strides
-from .lower import CpuLowering, statements, views
+from .lower import CpuLowering
 from .memory import load_chunk
-from .plan import is_same_order
+from .rule_sets import buffers, statements, views
 
 
 @views(ops.Constant)
@@ -58,6 +58,23 @@ def permute(emission: Emission, op: shape.Permute, value: Value, coords: Coords)
     return emission.chunk(op.x, tuple(moved))
 
 
+@buffers(ops.Constant, shape.Arange, shape.Splat, shape.ExpandDims, shape.Broadcast, shape.Permute, memory.Load)
+def nothing(op: Op) -> tuple[Value, ...]:
+    """Its operands are read chunk by chunk, if at all."""
+    return ()
+
+
+def is_same_order(op: shape.Reshape) -> bool:
+    """Whether the reshape only adds or removes dimensions of size 1."""
+    return [n for n in op.x.type.shape if n > 1] == [n for n in op.shape if n > 1]
+
+
+@buffers(shape.Reshape)
+def reshaped(op: shape.Reshape) -> tuple[Value, ...]:
+    """The operand, where its elements come in another order."""
+    return () if is_same_order(op) else (op.x,)
+
+
 @views(shape.Reshape)
 def reshape(emission: Emission, op: shape.Reshape, value: Value, coords: Coords) -> Chunk:
     if is_same_order(op):
@@ -65,7 +82,13 @@ def reshape(emission: Emission, op: shape.Reshape, value: Value, coords: Coords)
         moved = tuple(next(longer) if n > 1 else ZERO for n in op.x.type.shape)
         return emission.chunk(op.x, moved)
     terms = list(zip(coords, row_strides(op.shape), strict=True))
-    return emission.read_flat(emission.low.stored[op.x], op.x.type.elem, terms)
+    return emission.read_flat(emission.low.in_memory(op, op.x), op.x.type.elem, terms)
+
+
+@buffers(shape.Split)
+def joined(op: shape.Split) -> tuple[Value, ...]:
+    """Both halves."""
+    return (op.x,)
 
 
 @views(shape.Split)
@@ -73,7 +96,7 @@ def split(emission: Emission, op: shape.Split, value: Value, coords: Coords) -> 
     strides = row_strides(op.x.type.shape)[:-1]
     half = Coord(Typed("i32", str(value.index)), 0, 0, 1)
     terms = [*zip(coords, strides, strict=True), (half, 1)]
-    return emission.read_flat(emission.low.stored[op.x], op.x.type.elem, terms)
+    return emission.read_flat(emission.low.in_memory(op, op.x), op.x.type.elem, terms)
 
 
 @views(memory.Load)

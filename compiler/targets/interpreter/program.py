@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...ir.core import Block, Effect, Op, Value
+from ...ir.rules import RuleSet
 from ...ir.types import Scalar
 from ...tile.control import Condition, Yield
-from ..rules import RuleSet
 from .memory import ArrayBuffer, Memory
 from .numbers import Array, dtype_of
 from .turns import Turn

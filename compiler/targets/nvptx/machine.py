@@ -13,13 +13,13 @@ from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Roles, Wgmma
 from ...gpu.ops import Mma
 from ...ir.core import Op
+from ...ir.rules import RuleSet
 from ...ir.types import F8E4M3, F8E5M2, F16, Scalar
 from ...target import Target
 from ...tile.control import For
 from ...tile.matmul import Dot
 from ...tile.reduction import Reduce
 from .. import simt
-from ..rules import RuleSet
 from ..simt.registers import register_type
 from .memory import CONSTRAINTS, PtxMemory
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar, cast
 
+from ...errors import IRError
 from ...gpu.memory.scratch import GpuFunction
 from ...ir.core import Block, FunctionParameter, Op, Value, uses
+from ...ir.rules import RuleSet
 from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.lines import SourceLines
@@ -20,7 +22,6 @@ from ...llvm.text import FunctionText, ModuleText, float_constant
 from ...options import Schedule
 from ...tile.axis import AxisFacts, analyze
 from ...tile.formats import f8_bits
-from ..rules import RuleSet
 from .machine import SimtTarget
 from .registers import GLOBAL_POINTER, Registers, equal_registers, memory_type, register_type
 
@@ -300,8 +301,11 @@ class Lowering:
         return self.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {name}, i32 {offset}")
 
     def scratch(self, op: Op) -> int:
-        """The first byte of the scratch of ``op``."""
-        return self.allocation.places[op].start
+        """The first byte of the scratch of ``op``. Raises IRError where none was asked for."""
+        place = self.allocation.places.get(op)
+        if place is None:
+            raise IRError(f"{op!r} at {op.location} has no shared memory: gpu/memory/scratch.py says how much it needs")
+        return place.start
 
     def barrier(self) -> None:
         """All threads that share the work wait for each other."""

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ...ir.core import Op
+from ...ir.rules import RuleSet
 from ...ir.types import Scalar
 from ...layout import MatrixAccess
-from ..rules import RuleSet
 
 if TYPE_CHECKING:
     from ...gpu.ops import VectorLoad, VectorStore, VectorUpdate

@@ -7,9 +7,13 @@ import pytest
 from deuteron.compiler.errors import IRError, OutOfResources
 from deuteron.compiler.gpu import ConvertLayout, Mma, VectorLoad, VectorStore
 from deuteron.compiler.gpu.layouts.coalesce import Access, reaches_sectors
+from deuteron.compiler.gpu.layouts.fitting import fits
 from deuteron.compiler.gpu.verify import verify_gpu
 from deuteron.compiler.ir import Function, parse_function, print_function
 from deuteron.compiler.layout import coalesced, contiguous_registers, mma_accumulator, slice_layout
+from deuteron.compiler.options import Schedule
+from deuteron.compiler.target import Target
+from deuteron.compiler.targets.nvptx import lower_to_llvm
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.elementwise import Exp
 from deuteron.compiler.tile.matmul import Dot
@@ -306,6 +310,18 @@ def test_verifier_names_layouts_that_do_not_fit(to_gpu) -> None:
     reduce.results[0].type = reduce.results[0].type.with_layout(coalesced((16,), 4))
     with pytest.raises(IRError, match="the layouts do not fit together"):
         verify_gpu(function)
+
+
+def test_what_has_no_rule_is_refused(to_gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By verification and by the back end, in words: forgotten rules let wrong layouts pass and were KeyErrors."""
+    function = to_gpu(SOFTMAX_ROWS, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}, {"M": 1, "N": 4096})
+    monkeypatch.delitem(fits.rules, Reduce)
+    with pytest.raises(IRError, match="<reduce .*: no rule says how its layouts fit together"):
+        verify_gpu(function)
+    reduce = _all(function, Reduce)[0]
+    del function.allocation.places[reduce]
+    with pytest.raises(IRError, match="<reduce .* has no shared memory: gpu/memory/scratch.py says"):
+        lower_to_llvm(function, Target.parse("cuda:90a"), Schedule())
 
 
 def test_too_much_scratch_is_out_of_resources(to_gpu) -> None:

@@ -1,4 +1,4 @@
-"""One rule per operation and target, and an explicit word where there is none.
+"""Tables of rules: one per operation and target, or stage, and an explicit word where there is none.
 
 ``tests/compiler/test_completeness.py`` walks operations x targets and demands one or the other.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from ..errors import UnsupportedOp
-from ..ir.core import Op
+from .core import Op
 
 RuleT = TypeVar("RuleT", bound=Callable[..., object])
 
