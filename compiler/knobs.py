@@ -349,7 +349,7 @@ dump_dir: Knob[Path] = Knob(
 verify = _flag(
     "DEUTERON_VERIFY",
     False,
-    "Check tile IR after each pass, and name the pass that broke it.",
+    "Check tile IR after each pass and GPU IR, with its layouts, after each step, and name the one that broke it.",
 )
 
 # ---- autotuning ------------------------------------------------------------------------------------------------

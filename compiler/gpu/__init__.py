@@ -8,6 +8,6 @@ all.
 
 from .memory.scratch import print_gpu
 from .ops import ConvertLayout, Mma, VectorLoad, VectorStore
-from .pipeline import STEPS, lower_to_gpu
+from .pipeline import STEPS, check_of, lower_to_gpu
 
-__all__ = ["STEPS", "ConvertLayout", "Mma", "VectorLoad", "VectorStore", "lower_to_gpu", "print_gpu"]
+__all__ = ["STEPS", "ConvertLayout", "Mma", "VectorLoad", "VectorStore", "lower_to_gpu", "print_gpu", "check_of"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..errors import OutOfResources
 from ..ir.core import Function
+from ..ir.verify import verify
 from ..launch_recipe import Guard, LaunchRecipe
 from ..options import Schedule
 from ..target import MOST_THREADS, Target
@@ -104,12 +105,6 @@ def order(work: GpuWork) -> None:
     keep_loads_first(work.placed)
 
 
-def check(work: GpuWork) -> None:
-    """Under ``debug``: layouts fit together and everything is defined before it is used."""
-    if work.schedule.debug:
-        verify_gpu(work.function)
-
-
 #: What :func:`lower_to_gpu` runs, in order. Names are those of ``deuteron compile --after``.
 PIPELINE: tuple[tuple[str, Step], ...] = (
     ("structure", structure),
@@ -126,9 +121,15 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
     ("flight", await_products),
     ("allocate", place),
     ("barriers", order),
-    ("verify", check),
 )
 STEPS = tuple(name for name, _ in PIPELINE)
+#: The steps after which tiles have layouts.
+_LAID_OUT = STEPS[STEPS.index("layouts") :]
+
+
+def check_of(step: str) -> Callable[[Function], Function]:
+    """What checks the function that a step has left, and raises IRError."""
+    return verify_gpu if step in _LAID_OUT else verify
 
 
 def lower_to_gpu(

@@ -22,7 +22,7 @@ SHOWN: Mapping[int, tuple[str, str | None]] = {
     5: ("gpu", "write_back"),
     6: ("gpu", "rings"),
     8: ("gpu", "layouts"),
-    9: ("gpu", "verify"),
+    9: ("gpu", "barriers"),
     10: ("ptx", None),
 }
 

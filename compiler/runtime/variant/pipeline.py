@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -12,6 +12,7 @@ from ... import knobs
 from ...errors import DeuteronError, IRError, OutOfResources, SignatureError, TargetError
 from ...ir.core import Function
 from ...ir.printer import print_function
+from ...ir.verify import verify
 from ...launch_recipe import LaunchRecipe
 from ...options import Schedule
 from .metadata import KernelMetadata
@@ -221,7 +222,7 @@ def lowered(variant: Variant) -> Function:
 
 def make_tile(work: Build) -> Function:
     """Source text to optimised tile IR."""
-    from ...tile.passes import PIPELINE, drop_records, number_scopes  # lazy: a launch from the cache compiles nothing
+    from ...tile.passes import drop_records, number_scopes, optimize  # lazy: a launch from the cache compiles nothing
 
     variant = work.variant
     with work.timed("frontend"):
@@ -232,21 +233,20 @@ def make_tile(work: Build) -> Function:
         else:
             drop_records(function)
         check = knobs.verify.get()
-        for step in PIPELINE:
-            function = step(function)
+
+        def observe(name: str, made: Function) -> None:
             if check:
-                _verify(function, step.__name__)
-    return function
+                _verify(name, made, verify)
+
+        return optimize(function, observe)
 
 
-def _verify(function: Function, step: str) -> None:
-    """Raise IRError naming the pass that left wrong IR."""
-    from ...ir import verify  # lazy: only when asked to verify
-
+def _verify(step: str, made: Function, check: Callable[[Function], object]) -> None:
+    """Raise IRError naming the step that left wrong IR."""
     try:
-        verify(function)
+        check(made)
     except DeuteronError as error:
-        raise IRError(f"the pass {step} broke {function.name}: {error.message}") from error
+        raise IRError(f"the pass {step} broke {made.name}: {error.message}") from error
 
 
 def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
@@ -268,7 +268,7 @@ def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
 def _build_cuda(
     work: Build, function: Function, stop_after: str | None, step: str | None, assembler: Ptxas | None
 ) -> None:
-    from ...gpu import STEPS, lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
+    from ...gpu import STEPS, check_of, lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
     from ...llvm.lines import SourceLines  # lazy: as above
     from ...targets import nvptx  # lazy: loads LLVM
 
@@ -282,7 +282,7 @@ def _build_cuda(
         spent = (time.perf_counter_ns() - last) / 1e6
         work.gpu_steps[name] = work.gpu_steps.get(name, 0.0) + spent
         if check:
-            _verify(made, name)
+            _verify(name, made, check_of(name))
         if name == wanted:
             work.artifacts["gpu"] = print_gpu(made)
         last = time.perf_counter_ns()

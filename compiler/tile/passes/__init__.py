@@ -27,10 +27,12 @@ Pass = Callable[[Function], Function]
 PIPELINE: tuple[Pass, ...] = (spread_promises, fold, unroll, cse, licm, fold, cse, dce)
 
 
-def optimize(function: Function) -> Function:
-    """Run PIPELINE on ``function`` in place and return it."""
+def optimize(function: Function, observe: Callable[[str, Function], None] = lambda name, made: None) -> Function:
+    """Run PIPELINE on ``function`` in place and return it; ``observe`` is called with the name of each pass and what it
+    left."""
     for step in PIPELINE:
         function = step(function)
+        observe(step.__name__, function)
     return function
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from deuteron.compiler import KernelSource, compile
-from deuteron.compiler.errors import SignatureError
-from deuteron.compiler.gpu import STEPS, lower_to_gpu
-from deuteron.compiler.ir import Function, parse_function, print_function, verify
+from deuteron.compiler import KernelSource, compile, knobs
+from deuteron.compiler.errors import IRError, SignatureError
+from deuteron.compiler.gpu import STEPS, check_of, lower_to_gpu, pipeline
+from deuteron.compiler.gpu.work import GpuWork
+from deuteron.compiler.ir import Function, parse_function, print_function, uses, verify
 from deuteron.compiler.launch_recipe import Guard
+from deuteron.compiler.layout import coalesced
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
 from deuteron.compiler.runtime.variant.variant import make_variant
@@ -44,7 +46,7 @@ def test_every_step_leaves_ir_that_prints_and_parses_back(target: str, persisten
     seen = steps(target, persistent)
     assert [name for name, _, _ in seen[-len(STEPS) :]] == list(STEPS)
     for name, function, text in seen:
-        assert verify(function) is function
+        check_of(name)(function)
         if STEPS.index(name) < STEPS.index("layouts"):
             assert print_function(verify(parse_function(text))) == text, name
 
@@ -66,10 +68,27 @@ def test_what_the_steps_decide_is_in_the_text() -> None:
     assert plain["barriers"] > plain["allocate"]
 
 
+def test_a_step_that_breaks_layouts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under the knob alone: ``debug``, which was needed, compiles asserts in and so another kernel."""
+
+    def spoil(work: GpuWork) -> None:
+        readers = uses(work.function)
+        value = next(v for v, found in readers.items() if v.type.rank == 2 and all(op.elementwise for op in found))
+        value.type = value.type.with_layout(coalesced(value.type.shape, 8, order=(0, 1)))
+
+    spoilt = tuple((name, spoil if name == "agree" else step) for name, step in pipeline.PIPELINE)
+    monkeypatch.setattr(pipeline, "PIPELINE", spoilt)
+    with (
+        knobs.verify.scope(True),
+        pytest.raises(IRError, match="pass agree broke matmul_kernel: .*do not fit"),
+    ):
+        compiled("agree", target="cuda:80")
+
+
 def test_shorter_rings_are_seen_again() -> None:
     """Sixteen slots do not fit; what was seen last is what is used."""
     names = [name for name, _, _ in steps("cuda:90a", persistent=False, num_stages=16)]
-    assert names.count("rings") > names.count("verify") == 1
+    assert names.count("rings") > names.count("barriers") == 1
 
 
 def compiled(step: str | None, stage: str = "gpu", target: str = "cuda:90a") -> str:
@@ -84,7 +103,7 @@ def test_places_in_shared_memory_are_comments() -> None:
         assert rings == [("0", str(4 * 128 * 64 * 2)), (str(4 * 128 * 64 * 2), str(4 * 64 * 256 * 2))]
         assert re.search(r"^// 384 threads, \d+ bytes of shared memory, persistent$", text, re.MULTILINE)
         assert "// guard K >= 1" in text
-    assert compiled(None) == compiled("verify")
+    assert compiled(None) == compiled("barriers")
 
 
 def test_rows_that_may_end_inside_a_chunk_are_copied_under_a_guard() -> None:
