@@ -45,6 +45,40 @@ LIMITS = {
 }
 
 
+@dataclass(frozen=True)
+class Architecture:
+    """What code for one ``sm_`` name may use.
+
+    ``ptx_version``: times ten, the oldest that has what the code generator uses, so that the assembler of an old
+    toolkit or driver accepts the code: eviction priorities need 7.4, fp8 on sm_89 8.4 (PTX ISA, release notes).
+
+    ``features``: what the instruction set has. ``cp.async``: asynchronous copies by threads; ``tma``: the copy engine
+    with mbarriers; ``wgmma``: products of warp groups; ``setmaxnreg``: registers that move between warp groups;
+    ``fp8``: 8-bit floats in mma.sync; ``griddepcontrol``: kernels that begin before the one before them has ended;
+    ``vector_atomics``: additions to several neighbours in memory at once (PTX ISA, "Target ISA Notes" of each
+    instruction).
+    """
+
+    limits: MultiprocessorLimits
+    ptx_version: int
+    features: frozenset[str]
+
+
+_HOPPER = frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"})
+
+#: By the name behind ``sm_``: what kernels are compiled for.
+ARCHITECTURES: dict[str, Architecture] = {
+    "80": Architecture(LIMITS["80"], 74, frozenset({"cp.async"})),
+    "86": Architecture(LIMITS["86"], 74, frozenset({"cp.async"})),
+    "89": Architecture(LIMITS["89"], 84, frozenset({"cp.async", "fp8"})),
+    "90": Architecture(LIMITS["90"], 84, _HOPPER),
+    "90a": Architecture(LIMITS["90"], 84, _HOPPER | {"wgmma", "setmaxnreg"}),
+    "100": Architecture(LIMITS["100"], 86, _HOPPER),
+    "100a": Architecture(LIMITS["100"], 86, _HOPPER | {"setmaxnreg"}),
+    "120": Architecture(LIMITS["120"], 87, _HOPPER),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """``cpu``, or ``cuda:ARCH`` with ARCH such as 80, 90a: the sm_ name of the PTX target."""
@@ -57,9 +91,9 @@ class Target:
     def parse(text: str) -> Target:
         """Read ``cpu`` or ``cuda:90a``; raises TargetError naming what exists."""
         kind, _, arch = str(text).partition(":")
-        if text == "cpu" or (kind == "cuda" and arch in FEATURES):
+        if text == "cpu" or (kind == "cuda" and arch in ARCHITECTURES):
             return Target(kind, arch)
-        known = ["cpu", *(f"cuda:{a}" for a in FEATURES)]
+        known = ["cpu", *(f"cuda:{a}" for a in ARCHITECTURES)]
         raise TargetError(f"unknown target {text!r}", hint="known targets: " + ", ".join(known))
 
     @staticmethod
@@ -68,7 +102,7 @@ class Target:
         Names with a letter mean what they say. Raises TargetError naming what exists."""
         arch = name.lower().removeprefix("sm").removeprefix("_")
         own = f"{arch}a"
-        return Target.parse(f"cuda:{own if own in FEATURES else arch}")
+        return Target.parse(f"cuda:{own if own in ARCHITECTURES else arch}")
 
     @property
     def capability(self) -> int:
@@ -76,9 +110,14 @@ class Target:
         return int(self.arch.rstrip("af")) if self.arch else 0
 
     @property
+    def architecture(self) -> Architecture:
+        """What code may use. For GPUs only."""
+        return ARCHITECTURES[self.arch]
+
+    @property
     def features(self) -> frozenset[str]:
-        """What the instruction set has beyond sm_80's, by the names of :data:`FEATURES`."""
-        return FEATURES.get(self.arch, frozenset())
+        """What the instruction set has: see :class:`Architecture`; nothing on the CPU."""
+        return self.architecture.features if self.arch else frozenset()
 
     @property
     def shared_bytes(self) -> int:
@@ -88,23 +127,7 @@ class Target:
     @property
     def limits(self) -> MultiprocessorLimits:
         """What a multiprocessor has. For GPUs only."""
-        return LIMITS[str(self.capability)]
+        return self.architecture.limits
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.arch}" if self.arch else self.kind
-
-
-#: ``cp.async``: asynchronous copies by threads; ``tma``: the copy engine with mbarriers; ``wgmma``: products of warp
-#: groups; ``setmaxnreg``: registers that move between warp groups; ``fp8``: 8-bit floats in mma.sync;
-#: ``griddepcontrol``: kernels that begin before the one before them has ended; ``vector_atomics``: additions to several
-#: neighbours in memory at once (PTX ISA, "Target ISA Notes" of each instruction).
-FEATURES: dict[str, frozenset[str]] = {
-    "80": frozenset({"cp.async"}),
-    "86": frozenset({"cp.async"}),
-    "89": frozenset({"cp.async", "fp8"}),
-    "90": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"}),
-    "90a": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics", "wgmma", "setmaxnreg"}),
-    "100": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"}),
-    "100a": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics", "setmaxnreg"}),
-    "120": frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics"}),
-}

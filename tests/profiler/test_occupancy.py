@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deuteron.compiler.target import FEATURES, LIMITS, Target
+from deuteron.compiler.target import ARCHITECTURES, LIMITS, Target
 from deuteron.profiler.occupancy import Occupancy, occupancy
 
 
@@ -58,7 +58,7 @@ def test_nothing_is_said_of_unknown_devices() -> None:
 
 
 def test_every_target_has_limits_and_a_block_may_use_all_but_what_is_reserved() -> None:
-    for arch in FEATURES:
+    for arch in ARCHITECTURES:
         target = Target.parse(f"cuda:{arch}")
         assert occupancy(str(target.capability), threads=32, registers=32, shared_bytes=target.shared_bytes) is not None
         assert occupancy(str(target.capability), threads=32, registers=32, shared_bytes=target.shared_bytes + 1) is None

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from deuteron.compiler.errors import (
 from deuteron.compiler.runtime.variant.cache import CacheWarning, variant_cache
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.signature import parse_argument_type
+from deuteron.compiler.target import ARCHITECTURES, LIMITS, Target
+from deuteron.compiler.targets.nvptx.kernel import machine_for
 
 TEXT = """
 import deuteron.language as tl
@@ -362,6 +365,18 @@ def test_kernel_dump(tmp_path: Path) -> None:
         ".object",
         ".asm",
     }
+
+
+def test_one_record_makes_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its PTX version and the limits of its SMs were in tables of their own, where it was a KeyError."""
+    monkeypatch.setitem(ARCHITECTURES, "121", replace(ARCHITECTURES["120"], limits=LIMITS["121"]))
+    Target.parse.cache_clear()
+    try:
+        llvm = compile_add(target="cuda:121", stop_after="llvm").asm["llvm"]
+        machine = machine_for(Target.parse("cuda:121"))
+    finally:
+        Target.parse.cache_clear()
+    assert "define" in llvm and (machine.processor, machine.features) == ("sm_121", "+ptx87")
 
 
 def test_the_precision_knob_is_part_of_the_key() -> None:

@@ -16,20 +16,6 @@ from .. import simt
 from . import assembly, copies, dependents, mma, pipes, wgmma  # noqa: F401  (each registers its rules)
 from .machine import TRIPLE, PtxMachine
 
-#: The oldest PTX version (times ten) that has what the code generator uses on each architecture, so that the assembler
-#: of an old toolkit or driver accepts the code. Eviction priorities need 7.4, fp8 on sm_89 8.4 (PTX ISA, release
-#: notes).
-_PTX_VERSION = {
-    "80": 74,
-    "86": 74,
-    "89": 84,
-    "90": 84,
-    "90a": 84,
-    "100": 86,
-    "100a": 86,
-    "120": 87,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class PtxProgram:
@@ -72,7 +58,7 @@ def _is_of_warp_groups(function: GpuFunction) -> bool:
 
 def machine_for(target: Target) -> Machine:
     """The LLVM machine of a CUDA target."""
-    return Machine(TRIPLE, f"sm_{target.arch}", f"+ptx{_PTX_VERSION[target.arch]}")
+    return Machine(TRIPLE, f"sm_{target.arch}", f"+ptx{target.architecture.ptx_version}")
 
 
 def emit_ptx(program: PtxProgram, target: Target) -> str:
