@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
-from deuteron.tuner import STRATEGIES, JobSpec, shape_key
+from deuteron.tuner import JobSpec, shape_key
 from deuteron.tuner.codec import canonical_json
-from deuteron.tuner.errors import SchemaError, StrategyError
+from deuteron.tuner.errors import SchemaError
+from deuteron.tuner.strategies import known_strategy
 
 from .checking import check_job, refuse_faults
 from .dispatch.resources import resources_for
@@ -43,8 +44,7 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
             if known is not None:
                 return tx.jobs.get(known)
     spec = read_spec(context, document)
-    if spec.strategy not in STRATEGIES:
-        raise StrategyError(f"strategy: unknown strategy {spec.strategy!r}", hint=f"one of {', '.join(STRATEGIES)}")
+    known_strategy(spec.strategy)
     _check_size(context, spec)
     _check_device(context, spec.device)
     refuse_faults(check_job(context, spec))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deuteron.tuner.strategies import DEFAULT_STRATEGY, STRATEGIES
+
 from .errors import CommandError
 from .kernel_file import is_described, read_kernel, split_kernel
 from .output import write_output
@@ -117,8 +119,8 @@ class JobOptions:
         ),
     ] = None
     strategy: Annotated[
-        str, typer.Option(help="surrogate, random, exhaustive, optuna, or one of Optuna's such as optuna:tpe.")
-    ] = "surrogate"
+        str, typer.Option(help=f"{', '.join(STRATEGIES)}. Those of Optuna need the extra optuna.")
+    ] = DEFAULT_STRATEGY
     seed: Annotated[int, typer.Option(help="The same seed proposes the same configurations.")] = 0
 
     def job(self, kernel: KernelOptions) -> JobSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,15 @@ def test_help_imports_nothing_heavy(arguments: list[str]):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1] == "[] 0"
+
+
+@pytest.mark.parametrize("command", ["tune", "submit"])
+def test_help_names_every_strategy(run, command: str):
+    """One that was added was not."""
+    from deuteron.tuner import STRATEGIES
+
+    shown = " ".join(re.sub(r"[^\w:,.]", " ", run(command, "--help").out).split())
+    assert ", ".join(STRATEGIES) in shown
 
 
 def test_help_lists_every_command_with_an_example(run):
