@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -49,8 +50,6 @@ def _is_program(path: Path) -> bool:
 
 
 def _first_line(path: Path) -> str:
-    import ast
-
     try:
         text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     except (OSError, SyntaxError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -143,8 +144,6 @@ def _address(url: str | None) -> str:
 
 
 def _settings(url: str | None) -> Settings:
-    import dataclasses
-
     require_extras("server", by="deuteron db")
     from deuteron.server import Settings  # lazy: help starts without the service
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -21,9 +23,6 @@ def devices(
 
     found = list_devices()
     if as_json:
-        import json
-        from dataclasses import asdict
-
         rows = [
             {"device": d.name, "target": d.target, **asdict(d.properties)}
             | {"key": DeviceFingerprint.of(d.properties).key}

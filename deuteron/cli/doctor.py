@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -50,8 +51,6 @@ def doctor(
     """
     checks = [*_packages(), *_folders(), _assembler(), *_devices(), _quiet(), *_database(), _service(server)]
     if as_json:
-        import json
-
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2))
     else:
         from rich.text import Text

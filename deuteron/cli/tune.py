@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,8 +90,6 @@ def tune(
 
 def _search(job: JobSpec, folder: Path, known: Sequence[SearchLog]) -> LocalResult:
     """Tune, with progress on stderr. Where some shapes fail, show what the others gave and exit with 1."""
-    import sys
-
     from deuteron.tuner import progress_view, tune_locally  # lazy: help starts without the tuner
     from deuteron.tuner.events import JobFailed, TuneEvent  # lazy: help starts without the tuner
     from deuteron.tuner.failures import ShapesFailed  # lazy: help starts without the tuner

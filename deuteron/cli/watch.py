@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,8 +34,6 @@ def follow(client: Client, *job_ids: str) -> None:
 
 def show_events(client: Client, job_id: str) -> str:
     """Show a job's progress on stderr until it ends; the state in which it ended."""
-    import sys
-
     from deuteron.tuner import event_from_json, progress_view  # lazy: help starts without the tuner
 
     # A service that is lost later is waited for; one that was never there is reported at once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,8 +30,6 @@ def list_workers(
     with connect(server) as client:
         found = client.workers()
     if as_json:
-        import json
-
         typer.echo(json.dumps([worker.to_json() for worker in found], indent=2))
         return
     table = make_table("name", "state", "job", "last seen (UTC)", "device")

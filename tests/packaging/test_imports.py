@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections import defaultdict
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from import_graph import ROOMS, cycles, own_imports  # type: ignore[import-not-found]  # noqa: E402
+from import_graph import ROOMS, cycles, module_paths, own_imports  # type: ignore[import-not-found]  # noqa: E402
 
 #: Rooms whose imports inside functions all have their reason beside them: all of them.
 EXPLAINED = list(ROOMS)
@@ -28,6 +29,7 @@ MUTUAL_TYPES = {
     ("deuteron.compiler.targets.simt.vectors", "deuteron.compiler.targets.simt.lowering"),
 }
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 REASON = re.compile(r"# lazy: \S.{7,}")
 
 
@@ -50,6 +52,26 @@ def test_an_import_inside_a_function_says_why(room: str) -> None:
         if found.hidden and room_of(found.importer) == room and not REASON.search(found.line)
     }
     assert not silent, f"move these to the top, or say why not (# lazy: ...): {', '.join(sorted(silent))}"
+
+
+def test_the_standard_library_is_imported_at_the_top() -> None:
+    """Python has loaded most of it before the first line of ours."""
+    hidden = []
+    for path in module_paths().values():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for function in (node for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, FUNCTIONS)):
+            for node in ast.walk(function):
+                if names_of(node) & sys.stdlib_module_names and not REASON.search(lines[node.lineno - 1]):
+                    hidden.append(f"{path}:{node.lineno}")
+    assert not hidden, f"move these to the top, or say why not (# lazy: ...): {', '.join(hidden)}"
+
+
+def names_of(node: ast.AST) -> set[str]:
+    """The packages that an import names, other than our own by dots."""
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    absolute = isinstance(node, ast.ImportFrom) and not node.level
+    return {str(node.module).partition(".")[0]} if absolute else set()
 
 
 def test_a_reason_stands_at_an_import_inside_a_function() -> None:

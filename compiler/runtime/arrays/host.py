@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,6 @@ def host_array(value: Any) -> Iterator[np.ndarray]:
 @contextmanager
 def _torch_array(tensor: Any) -> Iterator[np.ndarray]:
     """A torch tensor's memory as an array, dtypes that NumPy lacks included."""
-    import sys
-
     torch = sys.modules["torch"]
     tensor = tensor.detach()
     host = tensor.cpu()
