@@ -7,11 +7,10 @@ from collections.abc import Callable
 from ..errors import OutOfResources
 from ..ir.core import Function
 from ..ir.verify import verify
-from ..launch_recipe import Guard, LaunchRecipe
+from ..launch_recipe import Guard
 from ..options import Schedule
 from ..target import MOST_THREADS, Target
 from ..tile.axis import analyze
-from ..tile.memory import GridWait
 from .agreement import agree_on_control
 from .atomics import find_updates
 from .latency.flight import let_fly
@@ -38,9 +37,8 @@ RULES = (relayout_rules,)
 MOST_SLOTS = 64
 
 Step = Callable[[GpuWork], None]
-#: Called with the name of each step and the function that it left. Steps that are repeated with shorter rings are seen
-#: again.
-Observer = Callable[[str, Function], None]
+#: Called with the name of each step and what it left. Steps that are repeated with shorter rings are seen again.
+Observer = Callable[[str, GpuWork], None]
 
 
 def ask_together(work: GpuWork) -> None:
@@ -77,24 +75,9 @@ def place(work: GpuWork) -> None:
     """Give everything in shared memory its place, and say what a launch has to do."""
     made = work.function
     allocation = allocate(made, work.target)
-    threads = 32 * (work.schedule.num_warps + work.producer_warps)
-    maps = tuple(work.descriptors.maps) if work.streams else ()
-    recipe = LaunchRecipe(
-        threads,
-        work.guards,
-        maps,
-        work.persistent,
-        cooperative=work.schedule.launch_cooperative_grid,
-        programmatic=_may_begin_early(work),
+    work.function = work.placed = GpuFunction(
+        made.name, made.parameters, made.body, made.num_warps, allocation, work.recipe
     )
-    work.function = work.placed = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, recipe)
-
-
-def _may_begin_early(work: GpuWork) -> bool:
-    """Whether launches overlap with the kernel before: where they are asked to, and the kernel says by itself where it
-    needs that one's results. One that does not would read what is not written yet."""
-    waits = any(isinstance(op, GridWait) for op in work.function.walk())
-    return work.schedule.launch_pdl and waits and "griddepcontrol" in work.target.features
 
 
 def order(work: GpuWork) -> None:
@@ -137,7 +120,7 @@ def lower_to_gpu(
     target: Target,
     schedule: Schedule,
     denied: frozenset[Guard] = frozenset(),
-    observe: Observer = lambda name, made: None,
+    observe: Observer = lambda name, work: None,
 ) -> GpuFunction:
     """The GPU function of a tile function, for ``schedule.num_warps`` warps, or more where a product's result would not
     fit into their registers; ``function`` is left as it is.
@@ -161,7 +144,7 @@ def lower_to_gpu(
         try:
             for name, step in PIPELINE:
                 step(work)
-                observe(name, work.function)
+                observe(name, work)
         except OutOfResources:
             if work.takes_room:
                 roomy = False

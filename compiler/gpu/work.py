@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..ir.core import Function
-from ..launch_recipe import Guard
+from ..launch_recipe import Guard, LaunchRecipe
 from ..options import Schedule
 from ..target import Target
+from ..tile.memory import GridWait
 from .memory.scratch import GpuFunction
 from .streams.descriptors import Descriptors
 from .streams.plan import Stream
@@ -41,6 +42,24 @@ class GpuWork:
     producer_warps: int = 0
     persistent: bool = False
     takes_room: bool = False
+
+    @property
+    def recipe(self) -> LaunchRecipe:
+        """What a launch has to do, as far as it is known."""
+        return LaunchRecipe(
+            32 * (self.schedule.num_warps + self.producer_warps),
+            self.guards,
+            tuple(self.descriptors.maps) if self.streams else (),
+            self.persistent,
+            cooperative=self.schedule.launch_cooperative_grid,
+            programmatic=self._may_begin_early(),
+        )
+
+    def _may_begin_early(self) -> bool:
+        """Whether launches overlap with the kernel before: where they are asked to, and the kernel says by itself where
+        it needs that one's results. One that does not would read what is not written yet."""
+        waits = any(isinstance(op, GridWait) for op in self.function.walk())
+        return self.schedule.launch_pdl and waits and "griddepcontrol" in self.target.features
 
     @property
     def slots(self) -> int:

@@ -78,17 +78,18 @@ class GpuFunction(Function):
         return max((op.slots for op in self.walk() if isinstance(op, Pipe)), default=0)
 
 
-def print_gpu(function: Function, *, locations: bool = False) -> str:
-    """The text of a function at any step of the GPU stage; places in shared memory, once there are any, as comments,
-    with ``locations`` those in the source as well."""
-    if not isinstance(function, GpuFunction):
-        return print_function(function, locations=locations)
-    places, recipe = function.allocation.places, function.recipe
-    facts = [f"{recipe.threads} threads", f"{function.allocation.total} bytes of shared memory"]
-    facts += ["persistent"] if recipe.persistent else []
-    lines = [", ".join(facts), *(f"guard {guard}" for guard in recipe.guards)]
-    lines += [f"descriptor {number}: {made}" for number, made in enumerate(recipe.descriptors)]
-    notes = {op: f"at {place.start}, {place.end - place.start} bytes" for op, place in places.items()}
+def print_gpu(function: Function, recipe: LaunchRecipe | None = None, *, locations: bool = False) -> str:
+    """The text of a function at any step of the GPU stage. What a launch has to do, so far ``recipe``, and places in
+    shared memory, once there are any, are comments; with ``locations`` those in the source as well."""
+    lines, notes = [], {}
+    if isinstance(function, GpuFunction):
+        recipe, made = function.recipe, function.allocation
+        facts = [f"{recipe.threads} threads", f"{made.total} bytes of shared memory"]
+        lines = [", ".join(facts + (["persistent"] if recipe.persistent else []))]
+        notes = {op: f"at {place.start}, {place.end - place.start} bytes" for op, place in made.places.items()}
+    if recipe is not None:
+        lines += [f"guard {guard}" for guard in recipe.guards]
+        lines += [f"descriptor {number}: {made}" for number, made in enumerate(recipe.descriptors)]
     return "".join(f"// {line}\n" for line in lines) + print_function(function, locations=locations, notes=notes)
 
 

@@ -19,6 +19,7 @@ from .metadata import KernelMetadata
 from .variant import Variant
 
 if TYPE_CHECKING:
+    from ...gpu.work import GpuWork
     from ...targets.ptxas import Ptxas
 
 #: Bytes of a thread's registers that ptxas stores to local memory or loads from there, counted once for each
@@ -277,14 +278,14 @@ def _build_cuda(
     check = knobs.verify.get()
     last = time.perf_counter_ns()
 
-    def observe(name: str, made: Function) -> None:
+    def observe(name: str, now: GpuWork) -> None:
         nonlocal last
         spent = (time.perf_counter_ns() - last) / 1e6
         work.gpu_steps[name] = work.gpu_steps.get(name, 0.0) + spent
         if check:
-            _verify(name, made, check_of(name))
+            _verify(name, now.function, check_of(name))
         if name == wanted:
-            work.artifacts["gpu"] = print_gpu(made)
+            work.artifacts["gpu"] = print_gpu(now.function, now.recipe)
         last = time.perf_counter_ns()
 
     with work.timed("gpu"):

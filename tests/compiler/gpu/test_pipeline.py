@@ -35,7 +35,10 @@ def steps(target: str, persistent: bool, num_stages: int = 3) -> list[tuple[str,
     tile = make_tile(Build(make_variant(SOURCE, {**POINTERS, **SIZES, **ONES}, BLOCKS, target, {})))
     seen: list[tuple[str, Function, str]] = []
     lower_to_gpu(
-        tile, Target.parse(target), schedule, observe=lambda name, f: seen.append((name, f, print_function(f)))
+        tile,
+        Target.parse(target),
+        schedule,
+        observe=lambda name, work: seen.append((name, work.function, print_function(work.function))),
     )
     return seen
 
@@ -104,6 +107,12 @@ def test_places_in_shared_memory_are_comments() -> None:
         assert re.search(r"^// 384 threads, \d+ bytes of shared memory, persistent$", text, re.MULTILINE)
         assert "// guard K >= 1" in text
     assert compiled(None) == compiled("barriers")
+
+
+def test_what_a_launch_checks_is_shown_by_the_step_that_asks_for_it() -> None:
+    assert "// guard N >= 0\n" in compiled("structure") and "// guard M >= 128\n" not in compiled("structure")
+    rings = compiled("rings")
+    assert "// guard M >= 128\n" in rings and "// descriptor 0: " in rings
 
 
 def test_rows_that_may_end_inside_a_chunk_are_copied_under_a_guard() -> None:

@@ -83,7 +83,10 @@ def test_a_slot_less_where_another_cta_fits(
     made = from_text(KERNEL, SIGNATURE, dict(zip("MNB", tile, strict=True)), warps=warps, num_stages=stages)
     seen: dict[str, Any] = {}
     lower_to_gpu(
-        made.tile(), Target.parse(target), made.schedule, observe=lambda name, one: seen.update({name: one.clone()})
+        made.tile(),
+        Target.parse(target),
+        made.schedule,
+        observe=lambda name, one: seen.update({name: one.function.clone()}),
     )
     assert slots(seen["rings"]) == wanted
     if wanted < stages:
