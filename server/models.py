@@ -75,7 +75,9 @@ class Base(DeclarativeBase):
 
 
 class KernelRow(Base):
-    """A kernel's source text, under the sha256 that the compiler computed of it."""
+    """A kernel's source text, under the sha256 that the compiler computed of it. ``stored_number``: of the texts of a
+    name, the one with the highest was stored last; a text that is stored again gets a new one. Times would not tell:
+    clocks are set back. 0: by an older service, which was still running."""
 
     __tablename__ = "kernels"
 
@@ -85,6 +87,7 @@ class KernelRow(Base):
     text: Mapped[str] = mapped_column(Text)
     arguments: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    stored_number: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
 
 
 class JobRow(Base):

@@ -51,16 +51,18 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
     text = spec.workload.kernel
     source = KernelSource.from_text(text.source, text.name, text.filename)
     to_store = kernel_to_store(source, text.source, text.filename)
+    brought = _brings_kernel(document)
     try:
-        return _store_job(context, spec, to_store, owner, idempotency_key, fingerprint)
+        return _store_job(context, spec, to_store, brought, owner, idempotency_key, fingerprint)
     except KeyIsTaken:  # the same request reached another server
-        return _store_job(context, spec, to_store, owner, idempotency_key, fingerprint)
+        return _store_job(context, spec, to_store, brought, owner, idempotency_key, fingerprint)
 
 
 def _store_job(
     context: ServiceContext,
     spec: JobSpec,
     to_store: StoredKernel,
+    brought: bool,
     owner: str,
     idempotency_key: str | None,
     fingerprint: str,
@@ -70,7 +72,7 @@ def _store_job(
             known = tx.idempotency.find(owner, idempotency_key, fingerprint)
             if known is not None:
                 return tx.jobs.get(known)
-        kernel = tx.kernels.add(to_store)
+        kernel = tx.kernels.add(to_store) if brought else tx.kernels.keep(to_store)
         job = tx.jobs.add(
             NewJob(
                 id=str(uuid.uuid4()),
@@ -85,6 +87,13 @@ def _store_job(
             tx.idempotency.add(owner, idempotency_key, fingerprint, job.id)
     context.metrics.count("jobs_submitted", device=spec.device)
     return job
+
+
+def _brings_kernel(document: dict[str, object]) -> bool:
+    """Whether a submission has the text of its kernel; the others say which one is meant, of those that are there."""
+    workload = document.get("workload")
+    kernel = workload.get("kernel") if isinstance(workload, dict) else None
+    return isinstance(kernel, dict) and "source" in kernel
 
 
 def read_spec(context: ServiceContext, document: dict[str, object]) -> JobSpec:
@@ -105,7 +114,8 @@ def read_spec(context: ServiceContext, document: dict[str, object]) -> JobSpec:
 
 
 def _stored_kernel(context: ServiceContext, named: dict[str, object]) -> dict[str, object]:
-    """The text of a stored kernel: ``{"hash": ...}``, or ``{"name": ...}`` for the newest of that name."""
+    """The text of a stored kernel: ``{"hash": ...}``, or ``{"name": ...}`` for the one that was stored
+    last under that name."""
     by_hash, name = named.get("hash"), named.get("name")
     with context.store.read() as tx:
         if isinstance(by_hash, str):

@@ -21,7 +21,8 @@ router = make_router("kernels", "/v1/kernels")
 @router.post("", status_code=status.HTTP_201_CREATED, summary="Store a kernel")
 def post_kernel(body: KernelBody, context: ContextDep, _submitter: Submitter, response: Response) -> KernelAnswer:
     """The text is parsed, never executed. A kernel that does not parse is answered with the place, the
-    source line, a caret and a hint. Posting the same kernel again answers with the stored one."""
+    source line, a caret and a hint. Posting the same kernel again answers with the stored one, and makes it what
+    its name stands for, whatever was stored under that name since."""
     source = KernelSource.from_text(body.text, body.name, filename=body.filename)
     to_store = kernel_to_store(source, body.text, body.filename)
     with context.store.write() as tx:

@@ -171,6 +171,53 @@ def test_devices_of_old_jobs_come_from_their_events(database_url: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.parametrize("counted", [None, 1, 7])
+def test_kernels_are_numbered_as_they_were_stored_and_survive_both_ways(database_url: str, counted: int | None) -> None:
+    """``counted``: services of before the counter have none; a restored one may be behind."""
+    migrations.upgrade(database_url, "0005_trials_by_windows")
+    engine = make_engine(database_url)
+    times = {"a": 2, "b": 3, "c": 1}
+    with engine.begin() as connection:
+        table = sa.Table("kernels", sa.MetaData(), autoload_with=connection)
+        for letter, day in times.items():
+            values = {"hash": letter * 64, "name": "k", "filename": "k.py", "text": letter, "arguments": "[]"}
+            created = datetime(2026, 1, day, tzinfo=UTC)
+            connection.execute(sa.insert(table).values(**values, created_at=created))
+        if counted is not None:
+            connection.execute(sa.text(f"INSERT INTO counters (name, value) VALUES ('kernels', {counted})"))
+
+    for _ in range(2):
+        migrations.upgrade(database_url)
+        with engine.connect() as connection:
+            numbered = connection.execute(sa.text("SELECT text, stored_number FROM kernels ORDER BY stored_number"))
+            assert [tuple(row) for row in numbered] == [("c", 1), ("a", 2), ("b", 3)]
+        with ServiceStore.open(database_url).write() as tx:
+            found = tx.kernels.newest_named("k")
+            assert found is not None and found.text == "b"
+            again = tx.kernels.add(tx.kernels.get("c" * 64))
+            assert tx.kernels.newest_named("k") == again
+        migrations.downgrade(database_url, "0005_trials_by_windows")
+        with engine.connect() as connection:
+            assert connection.execute(sa.text("SELECT text FROM kernels ORDER BY text")).scalars().all() == [*"abc"]
+    engine.dispose()
+
+
+def test_a_service_of_before_that_still_runs_can_store_kernels(database_url: str) -> None:
+    migrations.upgrade(database_url)
+    engine = make_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "INSERT INTO kernels (hash, name, filename, text, arguments, created_at) "
+                "VALUES ('a', 'k', 'k.py', 'x', '[]', '2026-01-01 00:00:00')"
+            )
+        )
+    with ServiceStore.open(database_url).read() as tx:
+        found = tx.kernels.newest_named("k")
+    assert found is not None and found.text == "x"
+    engine.dispose()
+
+
 def test_nobody_sees_a_database_between_two_migrations(sqlite_url: str) -> None:
     """A server that began there would repeat what the one that migrates is about to do."""
     other = sqlite3.connect(sa.make_url(sqlite_url).database or "")

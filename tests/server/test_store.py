@@ -56,6 +56,33 @@ class TestStore:
             with pytest.raises(NotFound, match="no kernel ccc"):
                 tx.kernels.get("ccc")
 
+    def test_a_name_stands_for_the_text_that_was_stored_last(self, store: ServiceStore) -> None:
+        """Also for one that comes back, and while the clock is wrong."""
+        now = datetime.now(UTC)
+
+        def stored(letter: str, at: datetime) -> StoredKernel:
+            return StoredKernel(letter * 64, "k", "k.py", letter, "[]", at)
+
+        def newest() -> str:
+            with store.read() as tx:
+                found = tx.kernels.newest_named("k")
+            return found.text if found is not None else ""
+
+        for letter, days in (("a", 5), ("b", 0), ("a", 0), ("c", -400)):
+            with store.write() as tx:
+                tx.kernels.add(stored(letter, now + timedelta(days=days)))
+            assert newest() == letter
+        with store.write() as tx:
+            assert tx.kernels.keep(stored("b", now)).created_at == now
+            assert tx.kernels.keep(StoredKernel("d" * 64, "other", "k.py", "d", "[]", now)).text == "d"
+        assert newest() == "c"
+        with store.read() as tx:
+            before = tx.versions()
+        with store.write() as tx:
+            tx.kernels.add(stored("c", now))
+        with store.read() as tx:
+            assert tx.versions() == before, "nothing has changed"
+
     # -- jobs
 
     def test_a_new_job_is_queued_and_comes_back_whole(self, store: ServiceStore) -> None:

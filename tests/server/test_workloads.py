@@ -196,6 +196,22 @@ def test_a_stored_kernel_is_used_by_its_hash_or_its_name(client: TestClient) -> 
     assert client.post("/v1/jobs", json=job(kernel={})).status_code == 422
 
 
+def test_a_name_is_the_text_that_was_posted_last_and_no_job_that_names_a_text_changes_it(client: TestClient) -> None:
+    source = SCALE_JOB["workload"]["kernel"]["source"]
+    texts = [source, source.replace("* factor", "* factor * 2")]
+    hashes = [client.post("/v1/kernels", json={"name": "scale", "text": text}).json()["hash"] for text in texts]
+
+    def tuned(kernel: dict[str, str]) -> str:
+        return str(client.post("/v1/jobs", json=job(kernel=kernel)).json()["kernel_hash"])
+
+    assert client.post("/v1/kernels", json={"name": "scale", "text": texts[0]}).json()["hash"] == hashes[0]
+    assert tuned({"name": "scale"}) == hashes[0]
+    assert tuned({"hash": hashes[1]}) == hashes[1]
+    assert tuned({"name": "scale"}) == hashes[0]
+    assert tuned({"name": "scale", "source": texts[1]}) == hashes[1]
+    assert tuned({"name": "scale"}) == hashes[1]
+
+
 def test_a_kernel_that_crashes_the_compiler_harms_nobody(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """3,000 functions deep: refused, and the service goes on."""
     monkeypatch.setattr("deuteron.tuner.evaluate.trial_compile.PATIENCE_S", 20.0)
