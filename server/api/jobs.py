@@ -140,12 +140,7 @@ def get_profile(
         job = tx.jobs.get(job_id)
     path = context.settings.directory("profiles") / f"{job.profile_sha256}.hatchet"
     if job.profile_sha256 is None or not path.is_file():
-        raise HttpProblem(
-            404,
-            "no-profile",
-            f"job {job_id} has no profile yet: it is {job.state}",
-            hint="the worker uploads the profile when the search is finished",
-        )
+        raise _no_profile(job)
     etag = f'"{job.profile_sha256}"'
     # Kept by browsers alone, who ask again: another run of the job replaces it.
     headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
@@ -224,3 +219,10 @@ def trial_answer(stored: StoredTrial) -> TrialAnswer:
         bound=stored.bound,
         explanation=None if measured is None else explain(Measurement.from_json(measured)),
     )
+
+
+def _no_profile(job: Job) -> HttpProblem:
+    yet, hint = "", "a search that went through has one, unless its worker could not upload it"
+    if not job.state.is_final:
+        yet, hint = " yet", "the worker uploads the profile when the search is finished"
+    return HttpProblem(404, "no-profile", f"job {job.id} has no profile{yet}: it is {job.state}", hint=hint)

@@ -42,6 +42,7 @@ class Reporter:
         self._refused = False
         self._waiting = 0  # threads that want an acknowledgement
         self._stop = threading.Event()
+        self._lost = False
         self._given_back = False
         self._thread = threading.Thread(target=self._run, name="deuteron-reporter", daemon=True)
 
@@ -67,6 +68,11 @@ class Reporter:
         return self._stop.is_set()
 
     @property
+    def lost(self) -> bool:
+        """Whether the job is not this run's any more. One that is cancelled still is: it may have come to its end."""
+        return self._lost
+
+    @property
     def given_back(self) -> bool:
         """Whether the run ends because its worker was told to stop."""
         return self._given_back
@@ -75,7 +81,7 @@ class Reporter:
         """Let somebody else go on with the job: hand over what is measured, waiting ``patience_s`` for the server, then
         the job, and stop the run. Called from another thread, at any moment."""
         self._given_back = True
-        self._stop.set()
+        self._lose()
         self.drain(patience_s)
         try:
             self._link.release(self._job_id, self._claim_id)
@@ -143,10 +149,14 @@ class Reporter:
 
     def _give_up(self) -> None:
         """Stop the run. What was not sent stays in the spool, for whoever is let in again."""
-        self._stop.set()
+        self._lose()
         with self._changed:
             self._refused, self._online = True, False
             self._changed.notify_all()
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._stop.set()
 
     def _note_offline(self, error: ServiceUnreachable) -> None:
         with self._changed:
@@ -157,7 +167,9 @@ class Reporter:
         time.sleep(_RETRY_S)
 
     def _note_receipt(self, receipt: Receipt, sent: int) -> None:
-        if receipt.cancel or not receipt.proceed:
+        if not receipt.proceed:
+            self._lose()
+        elif receipt.cancel:
             self._stop.set()
         with self._changed:
             self._online = True
@@ -170,7 +182,7 @@ class Reporter:
 
     def _note_refusal(self, sent: int) -> None:
         """The server will never want all of these events: stop the run, and hand over the others."""
-        self._stop.set()
+        self._lose()
         with self._changed:
             self._online = True
             self._spool.drop(sent)

@@ -253,9 +253,9 @@ class EarlierTrial(Document, frozen=True):
 
 def _upload_profile(link: Link, job_id: str, claim_id: str, path: Path, reporter: Reporter) -> None:
     """Before the job is reported finished, because then the profile is expected to be there. A server that
-    is away is waited for, as for the events."""
+    is away is waited for, as for the events. A job that was cancelled too late has its profile, too."""
     deadline = time.monotonic() + _DRAIN_PATIENCE_S
-    while path.is_file() and not reporter.stop_requested:
+    while path.is_file() and not reporter.lost:
         try:
             link.upload_profile(job_id, claim_id, path)
             return

@@ -354,6 +354,15 @@ def test_profile_upload_and_download(client: TestClient) -> None:
         assert behind.headers["content-range"] == f"bytes */{len(content)}"
 
 
+def test_an_ended_job_without_a_profile_is_not_said_to_get_one(client: TestClient, tune_events: Any) -> None:
+    job_id = submit(client)["id"]
+    claim(client, job_id)
+    deliver(client, job_id, tune_events(trials=1))
+    missing = client.get(f"/v1/jobs/{job_id}/profile")
+    assert missing.status_code == 404
+    assert missing.json()["detail"] == f"job {job_id} has no profile: it is succeeded"
+
+
 def test_no_part_of_an_empty_profile(client: TestClient) -> None:
     job_id = submit(client)["id"]
     claim(client, job_id)

@@ -33,7 +33,7 @@ from deuteron.server.files import remove_parts
 from deuteron.server.store import Conflict, JobState, NewJob, NotFound, TooLong
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.event_log import EventLog
-from deuteron.tuner.events import JobStarted
+from deuteron.tuner.events import JobFinished, JobStarted
 from deuteron.tuner.http import ServiceError
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
@@ -225,6 +225,40 @@ def test_what_fails_while_a_process_stops_fails_no_job(
     assignment = Assignment(json.loads(stored(context, job_id).spec), (), 1, 60.0)
     run_module._run_claimed(bench, cast(Link, link), job_id, "t.1", assignment, handover)
     assert link.heard == [f"t.1 gives {job_id} back"]
+
+
+@pytest.mark.parametrize(
+    ("receipt", "uploaded"),
+    [(Receipt(proceed=True, cancel=True), True), (Receipt(proceed=False, cancel=False), False)],
+    ids=["cancelled too late", "given to another run"],
+)
+def test_a_job_that_went_through_has_its_profile(
+    service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, receipt: Receipt, uploaded: bool
+) -> None:
+    context, job_id = service
+
+    class AnsweringLink(NotingLink):
+        def heartbeat(self, job_id: str, claim_id: str) -> Receipt:
+            return receipt
+
+        def upload_profile(self, job_id: str, claim_id: str, path: Path) -> None:
+            self.heard.append(path.read_text())
+
+    def runner(
+        spec: object, *, emit: Callable[[Any], None], cancelled: Callable[[], bool], workdir: Path, **_: object
+    ) -> None:
+        deadline = time.monotonic() + 30
+        while not cancelled() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (workdir / "search.hatchet").write_text("the profile")
+        emit(JobFinished((), 1.0, "search.hatchet", "0" * 64))
+
+    monkeypatch.setattr(run_module, "load_runner", lambda name: runner)
+    bench, link = Bench("http://127.0.0.1:1", "token", "cpu", tmp_path, "any:run", tmp_path), AnsweringLink()
+    bench.spool.mkdir()
+    assignment = Assignment(json.loads(stored(context, job_id).spec), (), 1, 60.0)
+    run_module._run_claimed(bench, cast(Link, link), job_id, "t.1", assignment, Handover())
+    assert link.heard == (["the profile"] if uploaded else []) + ["job_finished"]
 
 
 def test_a_cancelled_job_whose_run_is_lost_is_not_queued_again(service) -> None:
