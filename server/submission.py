@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import uuid
 from datetime import UTC, datetime
@@ -12,12 +11,12 @@ from typing import TYPE_CHECKING
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
 from deuteron.tuner import JobSpec, shape_key
-from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.strategies import known_strategy
 
 from .checking import check_job, refuse_faults
 from .dispatch.resources import resources_for
+from .fingerprints import fingerprints
 from .models import MOST_SHAPE_KEY
 from .problems import HttpProblem
 from .store import Job, KeyIsTaken, NewJob, StoredKernel
@@ -36,11 +35,11 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
         HttpProblem: 422, the job is larger than this service accepts.
     """
     document = body.model_dump(mode="json", exclude_none=True)
-    fingerprint = hashlib.sha256(canonical_json(document).encode()).hexdigest()
+    known_as = fingerprints(body)
     if idempotency_key is not None:
         # Before validation: a repeat must find its job even if the service has become stricter since.
         with context.store.read() as tx:
-            known = tx.idempotency.find(owner, idempotency_key, fingerprint)
+            known = tx.idempotency.find(owner, idempotency_key, *known_as)
             if known is not None:
                 return tx.jobs.get(known)
     spec = read_spec(context, document)
@@ -53,9 +52,9 @@ def submit(context: ServiceContext, body: JobBody, *, owner: str, idempotency_ke
     to_store = kernel_to_store(source, text.source, text.filename)
     brought = _brings_kernel(document)
     try:
-        return _store_job(context, spec, to_store, brought, owner, idempotency_key, fingerprint)
+        return _store_job(context, spec, to_store, brought, owner, idempotency_key, known_as)
     except KeyIsTaken:  # the same request reached another server
-        return _store_job(context, spec, to_store, brought, owner, idempotency_key, fingerprint)
+        return _store_job(context, spec, to_store, brought, owner, idempotency_key, known_as)
 
 
 def _store_job(
@@ -65,11 +64,11 @@ def _store_job(
     brought: bool,
     owner: str,
     idempotency_key: str | None,
-    fingerprint: str,
+    known_as: tuple[str, ...],
 ) -> Job:
     with context.store.write() as tx:
         if idempotency_key is not None:
-            known = tx.idempotency.find(owner, idempotency_key, fingerprint)
+            known = tx.idempotency.find(owner, idempotency_key, *known_as)
             if known is not None:
                 return tx.jobs.get(known)
         kernel = tx.kernels.add(to_store) if brought else tx.kernels.keep(to_store)
@@ -84,7 +83,7 @@ def _store_job(
             )
         )
         if idempotency_key is not None:
-            tx.idempotency.add(owner, idempotency_key, fingerprint, job.id)
+            tx.idempotency.add(owner, idempotency_key, known_as[0], job.id)
     context.metrics.count("jobs_submitted", device=spec.device)
     return job
 

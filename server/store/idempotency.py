@@ -20,8 +20,8 @@ class IdempotencyKeys:
 
     connection: Connection
 
-    def find(self, owner: str, key: str, body_sha256: str) -> str | None:
-        """The id of the job that this key made from this body, None for a fresh key.
+    def find(self, owner: str, key: str, *body_sha256: str) -> str | None:
+        """The id of the job that this key made from the body that has one of these fingerprints, None for a fresh key.
 
         Raises:
             Conflict: the key was used with another body.
@@ -35,7 +35,7 @@ class IdempotencyKeys:
         ).first()
         if row is None:
             return None
-        if row.body_sha256 != body_sha256:
+        if row.body_sha256 not in body_sha256:
             raise Conflict(
                 f"Idempotency-Key {key!r} was used for job {row.job_id} with a different body",
                 hint="use a new key for a new request",

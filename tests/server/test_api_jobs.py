@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
@@ -12,9 +13,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from deuteron.server.api.schemas.jobs import JobBody
+from deuteron.server.fingerprints import fingerprints
 from deuteron.server.store.idempotency import IdempotencyKeys
 from deuteron.server.store.jobs import Jobs
 from deuteron.tuner import builtin_workload
+from deuteron.tuner.codec import canonical_json
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
 
@@ -80,6 +84,35 @@ def test_idempotency_key(client: TestClient) -> None:
     assert other.json()["type"].endswith(":conflict")
     assert first.json()["id"] in other.json()["detail"]
     assert len(client.get("/v1/jobs").json()["jobs"]) == 1
+
+
+_BUDGETS: list[Any] = [
+    *(None, {}, {"trials": 4}, {"trials": 50}, {"trials": 50.0, "seconds": 2}, {"trials": None, "seconds": None}),
+    *({"settle": False}, {"seconds": 60, "settle": True}, {"trials": 50, "settle": False}),
+]
+
+
+@pytest.mark.parametrize("budget", _BUDGETS)
+@pytest.mark.parametrize("rest", [{}, {"seed": 0, "device": "cpu"}, {"seed": 3, "strategy": "random", "dtypes": None}])
+def test_bodies_have_the_fingerprints_that_services_of_before_gave_them(budget: Any, rest: dict[str, Any]) -> None:
+    """Those of 22 November on wrote every field with its default, and those of before did not know `settle`."""
+    body = JobBody.model_validate({**JOB, **rest, **({} if budget is None else {"budget": budget})})
+    whole = body.model_dump(mode="json", exclude_none=True)
+    without = {**whole, "budget": {k: v for k, v in whole["budget"].items() if k != "settle" or v}}
+    written = [hashlib.sha256(canonical_json(document).encode()).hexdigest() for document in (whole, without)]
+    assert fingerprints(body) == tuple(written)
+
+
+def test_a_key_of_an_older_service_finds_its_job(client: TestClient) -> None:
+    store, job = client.app.state.context.store, submit(client)  # type: ignore[attr-defined]
+    body = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 4, "seconds": 20}}
+    written = canonical_json({**body, "device": "cpu", "seed": 0, "budget": {"trials": 4, "seconds": 20.0}})
+    with store.write() as tx:
+        tx.idempotency.add("single-user", "o1", hashlib.sha256(written.encode()).hexdigest(), job["id"])
+    again = client.post("/v1/jobs", json=body, headers={"Idempotency-Key": "o1"})
+    assert (again.status_code, again.json()["id"]) == (202, job["id"])
+    settling = {**body, "budget": {**body["budget"], "settle": True}}
+    assert client.post("/v1/jobs", json=settling, headers={"Idempotency-Key": "o1"}).status_code == 422
 
 
 def test_bad_idempotency_key(client: TestClient) -> None:
