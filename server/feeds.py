@@ -102,13 +102,14 @@ class Feeds:
         self._store = store
         self._signals = signals
         self._feeds: dict[tuple[asyncio.AbstractEventLoop, str], tuple[Feed, asyncio.Task[None]]] = {}
+        self._stopping = Feed(1)  # without events: it ends when the server does
 
     @asynccontextmanager
     async def follow(self, job: Job) -> AsyncIterator[Feed]:
         """The job's feed; it begins after ``job.last_event`` if nobody else follows the job."""
         key = (asyncio.get_running_loop(), job.id)
         if key not in self._feeds:
-            made = Feed(job.last_event + 1)
+            made = Feed(job.last_event + 1, ended=self._stopping.ended)
             self._feeds[key] = made, asyncio.create_task(self._run(job.id, made))
         feed, task = self._feeds[key]
         feed.streams += 1
@@ -119,6 +120,18 @@ class Feeds:
             if not feed.streams:
                 task.cancel()
                 del self._feeds[key]
+
+    async def sleep(self, seconds: float) -> bool:
+        """Whether a stream is to go on after so long; at once when it is not, because the server stops."""
+        if not self._stopping.ended:
+            await self._stopping.wait(seconds)
+        return not self._stopping.ended
+
+    async def stop(self) -> None:
+        """End all streams: the server stops."""
+        for feed in (self._stopping, *(feed for feed, _ in self._feeds.values())):
+            feed.ended = True
+            await feed.wake()
 
     async def _run(self, job_id: str, feed: Feed) -> None:
         try:

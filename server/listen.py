@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from deuteron import migrations
 
 from .backup import refuse_unfinished
+from .connections import Room, raise_descriptor_limit
 from .database import close_to_others
 from .homes import require_shared_home
 from .interrupts import stop_request
@@ -33,11 +34,11 @@ def serve(settings: Settings) -> None:
             server of the database has another home.
         DeuteronError: there is no such runner, or the signing key is none.
     """
-    import uvicorn
-
     from .app import create_app  # lazy: fastapi takes half a second
     from .dispatch.run import load_runner  # lazy: as create_app, which brings it
+    from .serving import ServiceServer  # lazy: as create_app, beside uvicorn
 
+    room = Room.within(raise_descriptor_limit())
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     refuse_unfinished(settings)
     if settings.scheduler == EMBEDDED:
@@ -51,31 +52,34 @@ def serve(settings: Settings) -> None:
         listener = bind(settings)
         settings = dataclasses.replace(settings, port=listener.getsockname()[1])
         with stop_request() as stop:
-            config = server_config(create_app(settings, store=store), settings)
+            app = create_app(settings, store=store)
+            server = ServiceServer(server_config(app, settings, room), room, app.state.context.feeds.stop)
             logger.info("listening on %s", settings.base_url)
             gc.collect()
             gc.freeze()  # all that was imported stays: to look through it anew keeps every request waiting for 0.1 s
-            stop.run(uvicorn.Server(config), listener)
+            stop.run(server, listener)
     finally:
         store.close()
 
 
-def server_config(app: FastAPI, settings: Settings) -> uvicorn.Config:
-    """How uvicorn serves the application."""
+def server_config(app: FastAPI, settings: Settings, room: Room) -> uvicorn.Config:
+    """How uvicorn serves the application, whose connections are in ``room``."""
     import uvicorn
 
     from .protocol import patient_protocol  # lazy: as uvicorn
 
     return uvicorn.Config(
         app,
-        http=patient_protocol(settings.body_seconds),
+        http=patient_protocol(settings.body_seconds, room),
         ws="none",  # there is no WebSocket here: a request for one is answered as any other
         log_level="warning",
         access_log=False,
         # Whoever may say where a request comes from evades limits: uvicorn would believe every program on this host.
         proxy_headers=bool(settings.proxies),
         forwarded_allow_ips=settings.proxies,
-        # Streams of running jobs never end by themselves.
+        # Connections that are accepted at once, before any other can make room for them. See also ServiceServer.
+        backlog=min(2048, max(1, room.most // 4)),
+        # Downloads may take longer.
         timeout_graceful_shutdown=3,
     )
 

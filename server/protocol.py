@@ -1,4 +1,5 @@
-"""HTTP/1.1 as uvicorn speaks it, with limits on the length and the time of a head, and errors in one form.
+"""HTTP/1.1 as uvicorn speaks it, with limits on the length and the time of a head and on the number of connections and
+the patience with their clients, and errors in one form.
 
 The parser is llhttp, by httptools: h11, which is written in Python, had a large part of the time of a lookup.
 What h11 would refuse and llhttp lets pass is looked at here: RFC 9112, sections 2.3, 3.2, 6.1 and 7.1.2.
@@ -12,6 +13,7 @@ from typing import ClassVar
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from .connections import Room, Taking
 from .problems import problem_response
 
 #: Bytes of a request line and its headers together, and of what stands between the parts of a body.
@@ -26,9 +28,12 @@ class _NoRequest(Exception):
 
 class PatientProtocol(HttpToolsProtocol):
     """Closes connections whose next request does not get past its head in time: idle ones before their first request,
-    and those that send a header now and then. (uvicorn itself watches only what is idle between requests.)"""
+    and those that send a header now and then. (uvicorn itself watches only what is idle between requests.) Likewise
+    those that do not take their answers, and some where there are too many."""
 
     head_seconds: ClassVar[float] = 30.0
+    room: ClassVar[Room]
+    _taking: Taking
     _head_timer: asyncio.TimerHandle | None = None
     _reason = ""  # why the last bytes were refused
     _deaf = False  # after such bytes nothing more is read
@@ -40,7 +45,9 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected."""
         super().connection_made(transport)
+        self._taking = Taking(transport, self.loop, self.head_seconds)
         self._watch()
+        self.room.enter(transport)
 
     def data_received(self, data: bytes) -> None:
         """Some bytes came."""
@@ -59,11 +66,14 @@ class PatientProtocol(HttpToolsProtocol):
             self._watch()
         else:
             self._ignore()
+        self._take_turns()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
         self._deaf = True
         self._ignore()
+        self._taking.end()
+        self.room.leave(self.transport)
         super().connection_lost(exc)
 
     def _parse(self, data: bytes) -> None:
@@ -127,6 +137,25 @@ class PatientProtocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():  # else its body follows
             super().on_message_complete()
 
+    # ---- whose turn it is ------------------------------------------------------------------------------------------
+
+    def on_response_complete(self) -> None:
+        """The last of an answer was written."""
+        super().on_response_complete()
+        self._take_turns()
+        self._taking.begin()
+
+    def pause_writing(self) -> None:
+        """The client takes less than is written."""
+        super().pause_writing()
+        self._taking.begin()
+
+    def _take_turns(self) -> None:
+        if self._is_answered or self.cycle.more_body:
+            self.room.waits(self.transport)
+        else:
+            self.room.works(self.transport)
+
     def _count(self, *parts: bytes) -> None:
         self._head_bytes += sum(map(len, parts))
         if self._head_bytes > MOST_HEAD_BYTES:
@@ -173,6 +202,7 @@ class PatientProtocol(HttpToolsProtocol):
             self.transport.write(STATUS_LINE[400] + b"\r\n".join([*lines, b"", b""]) + bytes(problem.body))
         if not self._is_answered:
             self.cycle.disconnected = True  # it has no other answer
+        self._taking.begin()
         self.transport.close()
 
     def _watch(self) -> None:
@@ -190,6 +220,6 @@ def _authority(address: bytes) -> bytes:
     return address.partition(b"//")[2].partition(b"/")[0]
 
 
-def patient_protocol(head_seconds: float) -> type[PatientProtocol]:
-    """The protocol with a limit in seconds; uvicorn makes one instance a connection."""
-    return type("PatientProtocol", (PatientProtocol,), {"head_seconds": head_seconds})
+def patient_protocol(head_seconds: float, room: Room) -> type[PatientProtocol]:
+    """The protocol with a limit in seconds, and room for its connections; uvicorn makes one instance a connection."""
+    return type("PatientProtocol", (PatientProtocol,), {"head_seconds": head_seconds, "room": room})

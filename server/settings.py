@@ -103,7 +103,10 @@ class Settings:
     body_seconds: float = field(
         default=30.0,
         metadata=_number(
-            "DEUTERON_BODY_SECONDS", "how long a request's head, or its body, may take to arrive", 0.05, 3600
+            "DEUTERON_BODY_SECONDS",
+            "how long a request's head, or its body, may take to arrive, and 64 KiB of an answer to be taken",
+            0.05,
+            3600,
         ),
     )
     rate_per_minute: int = field(

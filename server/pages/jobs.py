@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Annotated, Any
@@ -290,7 +289,8 @@ async def _changes(request: Request, context: ServiceContext) -> AsyncGenerator[
         if quiet >= _LIVE_QUIET_ROUNDS:
             quiet = 0
             yield b": still here\n\n"
-        await asyncio.sleep(_LIVE_PAUSE_S)
+        if not await context.feeds.sleep(_LIVE_PAUSE_S):
+            return
 
 
 def _newest(context: ServiceContext) -> list[Job]:

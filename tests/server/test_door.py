@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from deuteron.compiler import KernelSource
 from deuteron.server import Settings, create_app
+from deuteron.server.connections import Room
 from deuteron.server.listen import bind, server_config
 from deuteron.server.problems import MOST_ERRORS, HttpProblem
 from deuteron.server.store import ServiceStore
@@ -203,7 +204,7 @@ def address(
     settings = replace(settings, port=0, body_seconds=0.5)
     open_client(settings)  # migrates
     listener = bind(settings)
-    config = server_config(create_app(settings), settings)
+    config = server_config(create_app(settings), settings, Room(100))
     config.lifespan = "off"
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

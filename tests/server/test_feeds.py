@@ -198,3 +198,21 @@ def test_streams_that_nobody_wakes_leave_nothing() -> None:
         return len(feed._waiting)
 
     assert asyncio.run(run()) == 0
+
+
+def test_streams_end_when_the_server_does(log: Log) -> None:
+    """Those that wait, those that pause and those that begin now, which have what there is."""
+
+    async def scene() -> None:
+        kept = Feeds(None, JobSignals())  # type: ignore[arg-type]
+        log.append(3)
+        waiting = asyncio.create_task(read_stream(kept, log.job, 0))
+        pausing = asyncio.create_task(kept.sleep(60))
+        assert await kept.sleep(0.05), "nobody stops"
+        async with asyncio.timeout(10):
+            await kept.stop()
+            assert await waiting == [1, 2, 3]
+            assert not await pausing and not await kept.sleep(60)
+            assert await read_stream(kept, log.job, 1) == [2, 3]
+
+    asyncio.run(scene())

@@ -13,6 +13,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from deuteron.server.connections import Room
 from deuteron.server.protocol import MOST_HEAD_BYTES, patient_protocol
 
 METHODS = [b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"OPTIONS", b"get", b"FOO", b"CONNECT", b"G ET"]
@@ -93,6 +94,9 @@ class Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
 
@@ -127,7 +131,7 @@ def ours(parts: list[bytes]) -> tuple[list[Request], Transport]:
         config = uvicorn.Config(application, lifespan="off", ws="none", log_config=None)
         config.load()
         config.loaded_app = application
-        protocol = patient_protocol(30.0)(config, ServerState(), {})
+        protocol = patient_protocol(30.0, Room(10))(config, ServerState(), {})
         protocol.connection_made(transport)
         for part in parts:
             if transport.closed:

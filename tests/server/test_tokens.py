@@ -17,6 +17,7 @@ from deuteron import migrations
 from deuteron.server import ServiceStore, Settings, create_app
 from deuteron.server.api.events import follow
 from deuteron.server.auth import SINGLE_USER
+from deuteron.server.connections import Room
 from deuteron.server.limits import FAILURE_BURST
 from deuteron.server.listen import server_config
 from deuteron.server.models import TokenRow
@@ -265,7 +266,7 @@ def test_only_proxies_that_are_named_say_where_requests_come_from(
     """uvicorn by itself believes every program on this host."""
     settings = replace(settings, auth="tokens", rate_per_minute=60_000, proxies=proxies)
     migrations.upgrade(settings.database_url)
-    config = server_config(create_app(settings), settings)
+    config = server_config(create_app(settings), settings, Room(100))
     config.load()
     with TestClient(config.loaded_app, base_url="http://localhost", client=("127.0.0.1", 5)) as client:
         answers = [
@@ -284,7 +285,7 @@ def test_the_cookie_is_for_https_where_browsers_come_by_it(
 ) -> None:
     settings = replace(settings, auth="tokens", proxies=proxies, public_url="https://tuner.example")
     migrations.upgrade(settings.database_url)
-    config = server_config(create_app(settings), settings)
+    config = server_config(create_app(settings), settings, Room(100))
     config.load()
     with TestClient(config.loaded_app, base_url=f"http://{host}", client=("127.0.0.1", 5)) as client:
         with ServiceStore.open(settings.database_url).write() as tx:
