@@ -30,6 +30,25 @@ def send_file(
     return FileResponse(path, media_type=media_type, headers=headers, filename=filename)
 
 
+def sent_before(request: Request, headers: Mapping[str, str], *etags: str) -> Response | None:
+    """The answer to who has the file already; None where it is to be sent. ``headers`` has its ``ETag``; ``etags`` are
+    others that stand for the same.
+
+    Raises:
+        HttpProblem: 412, `If-Match` names none of them: the client has parts of another file.
+    """
+    ours = {headers["ETag"], *etags}
+    wanted = {tag.strip() for line in request.headers.getlist("if-match") for tag in line.split(",")}
+    if wanted and not wanted & {*ours, "*"}:
+        raise HttpProblem(
+            412,
+            "precondition-failed",
+            f"If-Match does not name the file that is there, {headers['ETag']}",
+            hint="the file changed: fetch all of it",
+        )
+    return Response(status_code=304, headers=headers) if has_one_of(request, *ours) else None
+
+
 def has_one_of(request: Request, *etags: str) -> bool:
     """Whether `If-None-Match`, in one line or several, names one of these, weakly compared as GET asks for."""
     named = ",".join(request.headers.getlist("if-none-match")).split(",")

@@ -16,7 +16,7 @@ from ..context import ContextDep, ServiceContext
 from ..problems import HttpProblem
 from ..read_through import known_kernel
 from ..resolving import resolve_device, resolve_kernel
-from ..sending import accepts_gzip, has_one_of, send_file
+from ..sending import accepts_gzip, send_file, sent_before
 from ..store import ServiceStore, Transaction
 from ..upstream import STATE, Asked, Part, Upstream, patience_in, services_in
 from .routes import make_router
@@ -147,8 +147,8 @@ def _send(request: Request, bundle: BundleFile, cache_control: str) -> Response:
         "Content-Location": f"/v1/bundles/{bundle.sha256}",
         "Vary": "Accept-Encoding",
     }
-    if has_one_of(request, etag, f'"{bundle.sha256}"'):
-        return Response(status_code=304, headers=headers)
+    if (answer := sent_before(request, headers, f'"{bundle.sha256}"')) is not None:
+        return answer
     if packed is not None:
         return send_file(request, packed, media_type=_MEDIA_TYPE, headers={**headers, "Content-Encoding": "gzip"})
     name = f"deuteron-{bundle.sha256[:12]}.bundle"
@@ -161,8 +161,8 @@ def _send_pieces(request: Request, bundle: BundleFile, cache_control: str) -> Re
     """
     etag = f'"{bundle.sha256}-pieces"'
     headers = {"ETag": etag, "Cache-Control": cache_control}
-    if has_one_of(request, etag):
-        return Response(status_code=304, headers=headers)
+    if (answer := sent_before(request, headers)) is not None:
+        return answer
     if bundle.pieces is None:
         raise HttpProblem(
             404,

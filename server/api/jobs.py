@@ -18,7 +18,7 @@ from ..context import ContextDep, ServiceContext
 from ..dispatch.resources import resources_for, resources_of
 from ..fleet import connected_workers
 from ..problems import HttpProblem
-from ..sending import has_one_of, send_file
+from ..sending import send_file, sent_before
 from ..store import Job, JobState, StoredTrial, StoredWorker
 from ..submission import submit
 from .paging import Cursor, Limit, decode_number, encode_cursor, link_next
@@ -141,11 +141,10 @@ def get_profile(
     path = context.settings.directory("profiles") / f"{job.profile_sha256}.hatchet"
     if job.profile_sha256 is None or not path.is_file():
         raise _no_profile(job)
-    etag = f'"{job.profile_sha256}"'
     # Kept by browsers alone, who ask again: another run of the job replaces it.
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    if has_one_of(request, etag):
-        return Response(status_code=304, headers=headers)
+    headers = {"ETag": f'"{job.profile_sha256}"', "Cache-Control": "private, no-cache"}
+    if (answer := sent_before(request, headers)) is not None:
+        return answer
     return send_file(
         request,
         path,

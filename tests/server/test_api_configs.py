@@ -491,6 +491,36 @@ def test_bundle_ranges(client: TestClient, make_record: MakeRecord) -> None:
     assert (shrunk.status_code, shrunk.content) == (200, whole.content), "the range is of the file that it was"
 
 
+@pytest.mark.parametrize("path", ["/v1/bundles/latest", "/v1/bundles/latest/pieces"])
+def test_parts_under_if_match_are_of_one_file(client: TestClient, make_record: MakeRecord, path: str) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    etag = client.get(path, headers=PLAIN).headers["etag"]
+    part = {**PLAIN, "Range": "bytes=0-9"}
+    for named in (etag, "*", f'"other", {etag}'):
+        assert client.get(path, headers={**part, "If-Match": named}).status_code == 206, named
+    # Compared strongly, and before anything else is looked at.
+    for headers in (part, {}, {"If-None-Match": etag}, {"Range": "bytes=999999-"}):
+        for named in ('"0000"', f"W/{etag}", f'{etag[:-1]}0"'):
+            answer = client.get(path, headers={**PLAIN, **headers, "If-Match": named})
+            assert (answer.status_code, answer.json()["type"]) == (412, "urn:deuteron:problem:precondition-failed")
+    put(client, make_record({"M": 96, "N": 64}))
+    assert client.get(path, headers={**part, "If-Match": etag}).status_code == 412
+
+
+def test_the_packed_form_is_the_same_file_where_it_is_asked_for_whole(
+    client: TestClient, make_record: MakeRecord
+) -> None:
+    put(client, make_record({"M": 64, "N": 64}))
+    plain = client.get("/v1/bundles/latest", headers=PLAIN).headers["etag"]
+    packed = f'{plain[:-1]}-gzip"'
+    gzip = {"Accept-Encoding": "gzip"}
+    assert client.get("/v1/bundles/latest", headers=gzip).headers["etag"] == packed
+    for etag in (plain, packed):
+        assert client.get("/v1/bundles/latest", headers={**gzip, "If-Match": etag}).status_code == 200
+    mixed = client.get("/v1/bundles/latest", headers={**gzip, "If-Match": packed, "Range": "bytes=5-"})
+    assert mixed.status_code == 412
+
+
 @pytest.mark.parametrize(
     "value",
     [
