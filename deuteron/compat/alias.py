@@ -41,6 +41,8 @@ ALIASES = {
 
 #: What ``torch.compile`` imports when it is first asked for Inductor, and what is to be installed then.
 INDUCTOR, SWITCH = "torch._inductor.compile_fx", "deuteron.compat.inductor"
+#: What traces programs before Inductor is asked for: it takes kernels for functions unless a device is known by then.
+DYNAMO, TRACING = "torch._dynamo", "deuteron.compat.inductor.tracing"
 
 
 def install() -> None:
@@ -57,6 +59,7 @@ def install() -> None:
         raise DeuteronError("triton is imported already", hint="call deuteron.compat.triton.install() before that")
     if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, AliasFinder(ALIASES))
+        after_import(DYNAMO, _serve_dynamo)
         after_import(INDUCTOR, lambda _: _serve_inductor())
     importlib.import_module("triton")
     from deuteron.compat.triton.runtime.driver import current_device  # lazy: that package imports this module
@@ -75,6 +78,10 @@ def install_for_all() -> None:
     knobs.import_first_from(folder)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))  # which multiprocessing hands on
+
+
+def _serve_dynamo(dynamo: ModuleType) -> None:
+    importlib.import_module(TRACING).prepare(dynamo)
 
 
 def _serve_inductor() -> None:

@@ -232,6 +232,76 @@ torch.testing.assert_close(found, (x.sin() + y) * 3)
 """)
 
 
+DECORATED = """
+import torch, triton, triton.language as tl
+
+BLOCKS = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((64, 4), (128, 8))]
+
+@triton.autotune(configs=BLOCKS, key=["n"])
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def add(x, out, n, TYPE: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = None if EVEN else i < n
+    tl.store(out + i, (tl.load(x + i, mask) + 1).to(TYPE).to(tl.float32), mask)
+
+@triton.autotune(configs=BLOCKS, key=["n"], restore_value=["out"])
+@triton.jit
+def grow(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, i < n) + tl.load(out + i, i < n), i < n)
+
+def grid(args):
+    return (triton.cdiv(args["n"], args["BLOCK"]),)
+
+def both(x, **options):
+    out = torch.empty_like(x)
+    add[grid](x, out, x.numel(), tl.float16, **options)
+    grow[grid](x, out, x.numel())
+    return out * 2
+
+x = torch.arange(300.)
+"""
+
+
+@with_torch
+def test_kernels_of_programs_that_import_triton_are_found_before_inductor_is(program, tmp_path: Path, monkeypatch):
+    """Dynamo traces into what it takes for a function; with configurations, heuristics, options and dtypes."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    program(f"""{DECORATED}
+for options in ({{}}, {{"num_warps": 2}}):
+    torch._dynamo.reset()
+    found = torch.compile(lambda x: both(x, **options), fullgraph=True)(x)
+    torch.testing.assert_close(found, (2 * x + 1) * 2)
+""")
+
+
+@with_torch
+def test_kernels_with_configurations_are_traced_by_the_library(program):
+    program(f"""{DECORATED}
+out = torch.zeros(300)
+torch.library.wrap_triton(grow)[grid](x, out, 300)
+torch.testing.assert_close(out, x)
+""")
+
+
+@with_torch
+def test_pytorch_is_told_which_arrays_kernels_write(program):
+    """It copies what is written, and takes all for written where nobody tells."""
+    printed = program(f"""{DECORATED}
+import torch._dynamo
+from torch._higher_order_ops.triton_kernel_wrap import identify_accessed_tensors
+
+def names(dependencies):
+    return sorted(dependency.name for dependency in dependencies)
+
+for kernel, given in ((grow, dict(x=x, out=x, n=300)), (add, dict(x=x, out=x, n=300, TYPE=tl.float16, EVEN=False))):
+    found = identify_accessed_tensors(kernel, given, {{}}).read_writes
+    print(names(found.reads), names(found.writes))
+""")
+    assert printed.splitlines() == ["['out', 'x'] ['out']", "['x'] ['out']"]
+
+
 @with_torch
 def test_cooperative_reductions(inductor):
     """Kernels whose programs wait for each other, forward only: with them PyTorch 2.13 fails to write some backward

@@ -83,12 +83,15 @@ class Autotuner(Runner):
         self.nargs: dict[str, object] | None = None
         self.warmup_ms = milliseconds(25.0 if warmup is None else warmup, f"{of} warmup")
         self.rep_ms = milliseconds(100.0 if rep is None else rep, f"{of} rep")
+        #: Triton's names of what was asked for, which PyTorch looks at.
+        self.num_warmups, self.num_reps, self.use_cuda_graph = warmup, rep, use_cuda_graph
         self.do_bench = do_bench
         self.cache_results = cache_results
         prune = by_name(prune_configs_by or {}, f"{of} prune_configs_by", "give its functions by name")
         self.early_config_prune = prune.pop("early_config_prune", None)
         self.perf_model = prune.pop("perf_model", None)
-        self.configs_top_k = prune.pop("top_k", len(self.configs))
+        everything = prune.pop("configs_top_k", 1.0)  # what PyTorch calls ``top_k`` where it changes configurations
+        self.configs_top_k = prune.pop("top_k", everything)
         for name in prune:
             known = ("early_config_prune", "perf_model", "top_k")
             raise LaunchError(f"prune_configs_by has no entry {name!r}", hint=nearest(name, known))
