@@ -3,11 +3,11 @@
 python benchmarks/stopping.py --seeds 20 --searches searches.json.gz --json stopping.json SPACE.json.gz ...
 python benchmarks/stopping.py --searches searches.json.gz
 
-Searches of 200 evaluations with known constraints, which ``--searches`` keeps: the second command, without spaces,
-looks at them again. A rule looks at what a search knows: its times so far and the gain that the model expected of each
-proposal. The loss is 1 - fraction of the optimum where it stops; evaluations and loss are means over spaces, with the
-standard errors that the seeds leave. Of rules that differ in one number the whole curve is printed: the loss
-at equal evaluations.
+Searches of 200 evaluations with known constraints, or by another ``--protocol``; ``--searches`` keeps them: the second
+command, without spaces, looks at them again. A rule looks at what a search knows: its times so far and the gain that
+the model expected of each proposal. The loss is 1 - fraction of the optimum where it stops; evaluations and loss are
+means over spaces, with the standard errors that the seeds leave. Of rules that differ in one number the whole curve is
+printed: the loss at equal evaluations.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deuteron.tuner.replay import read_kernel_tuner
-from deuteron.tuner.replay.recording import Recording
+from deuteron.tuner.replay.recording import Convention, Recording
 from deuteron.tuner.space import Space
 from deuteron.tuner.strategies.surrogate import SurrogateStrategy
 
@@ -176,12 +176,12 @@ def searched(recording: Recording, space: Space, seed: int) -> Search:
     return Search(recording.name, seed, tuple(fractions), tuple(expected), settled)
 
 
-def search_all(paths: Iterable[Path], seeds: range) -> list[Search]:
+def search_all(paths: Iterable[Path], seeds: range, protocol: Convention) -> list[Search]:
     """Searches of each recording, one a seed."""
     found = []
     for path in paths:
         recording = read_kernel_tuner(path)
-        space = recording.space("constrained")
+        space = recording.space(protocol)
         found += [searched(recording, space, seed) for seed in seeds]
         print(recording.name, flush=True)
     return found
@@ -202,6 +202,7 @@ def read_searches(path: Path) -> list[Search]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("spaces", nargs="*", type=Path)
+    parser.add_argument("--protocol", choices=get_args(Convention), default="constrained")
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--searches", type=Path, help="keep the searches here; without spaces, read them")
@@ -209,7 +210,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.spaces:
         seeds = range(options.first_seed, options.first_seed + options.seeds)
-        searches = search_all(options.spaces, seeds)
+        searches = search_all(options.spaces, seeds, options.protocol)
         if options.searches is not None:
             write_searches(searches, options.searches)
     elif options.searches is not None:
