@@ -118,9 +118,9 @@ class JobOptions:
             "come on top."
         ),
     ] = None
-    strategy: Annotated[
-        str, typer.Option(help=f"{', '.join(STRATEGIES)}. Those of Optuna need the extra optuna.")
-    ] = DEFAULT_STRATEGY
+    strategy: Annotated[str, typer.Option(help=f"{', '.join(STRATEGIES)}. Those of Optuna need the extra optuna.")] = (
+        DEFAULT_STRATEGY
+    )
     seed: Annotated[int, typer.Option(help="The same seed proposes the same configurations.")] = 0
 
     def job(self, kernel: KernelOptions) -> JobSpec:
