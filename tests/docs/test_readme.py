@@ -32,6 +32,49 @@ def test_links_lead_to_files(page: Path):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+MEASURED = (ROOT / "README.md").read_text().partition("\n## Measured\n")[2].partition("\n## ")[0]
+HEADS = ("| on one H200 |", "| searches |", "| programs written for Triton |")
+#: What is not printed where a row links to, but follows from it, by the beginning of its row.
+DERIVED = {
+    "| heads of 128 on an H100": {"0.83"},  # of microseconds
+    "| nine more shapes that start": {"6"},  # of the seconds of all
+    "| 184 public operators": {"21"},  # the sum of two counts
+    "| Triton's own tests": {"465"},  # of a percentage
+    "| FlagGems' own tests": {"4,122"},  # the sum of two counts
+}
+NUMBER = re.compile(r"(?<![\w.^])(?:\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)(?![\w^]|\.\d)")
+
+
+def measured_rows() -> list[str]:
+    """Rows of the tables under "Measured" and points of the list there, a line each."""
+    rows = [line for line in MEASURED.splitlines() if line.startswith("|") and not line.startswith((*HEADS, "|---"))]
+    return rows + [" ".join(point.split()) for point in re.split(r"^- ", MEASURED, flags=re.MULTILINE)[1:]]
+
+
+def printed_at(links: list[str]) -> str:
+    """What is printed at files of results: the sections about their folders, and texts themselves."""
+    pages = re.split(r"^## ", (ROOT / "benchmarks/results/README.md").read_text(), flags=re.MULTILINE)
+    folders = {Path(link).parent.name for link in links if link.startswith("benchmarks/results/")}
+    sections = [page for page in pages if page.partition(":")[0] in folders]
+    assert len(sections) == len(folders), f"a folder of {folders} has no section"
+    return "\n".join([*sections, *((ROOT / link).read_text() for link in links if link.endswith((".md", ".txt")))])
+
+
+@pytest.mark.parametrize("row", measured_rows(), ids=lambda row: row.strip("| ")[:40])
+def test_figures_are_where_their_rows_link_to(row: str):
+    links = re.findall(r"\]\(([^)#]+)\)", row)
+    assert any(link.startswith("benchmarks/results/") for link in links), "no file of results is linked"
+    text = re.sub(r"\]\([^)]*\)", "]", row)
+    figures = set(NUMBER.findall(text.split("|")[-2] if row.startswith("|") else text))
+    derived = set().union(*(more for begin, more in DERIVED.items() if row.startswith(begin)))
+    assert figures - set(NUMBER.findall(printed_at(links))) == derived
+
+
+def test_every_row_of_measurements_is_looked_at():
+    assert len(measured_rows()) > 25
+    assert all(any(row.startswith(begin) for row in measured_rows()) for begin in DERIVED)
+
+
 def test_architecture_names_files_that_exist():
     text = (ROOT / "ARCHITECTURE.md").read_text()
     rooms = "compiler|profiler|tuner|server|migrations|deuteron|tests|docs|benchmarks"
