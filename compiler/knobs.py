@@ -201,7 +201,10 @@ def _text(names: str, doc: str) -> Knob[str]:
 
 
 def _absolute(text: str) -> Path:
-    return Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:  # of a user who is not there, or has no home folder
+        raise ValueError(text) from error
 
 
 def _arch(text: str) -> str:
@@ -215,8 +218,15 @@ def _arch(text: str) -> str:
 
 
 def default_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder for what is kept between runs where DEUTERON_HOME names none."""
-    return _absolute(environment.get("TRITON_HOME") or "~") / ".deuteron"
+    """The folder for what is kept between runs where DEUTERON_HOME names none.
+
+    Raises:
+        KnobError: it would be in the home folder of a user who has none, as in some containers.
+    """
+    try:
+        return _absolute(environment.get("TRITON_HOME") or "~") / ".deuteron"
+    except ValueError as error:
+        raise KnobError(f"there is no home folder {error}", hint="set DEUTERON_HOME to a folder") from None
 
 
 def _default_cache() -> Path:

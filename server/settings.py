@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from deuteron.compiler import knobs
-from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.errors import DeuteronError, KnobError
 from deuteron.tuner.addresses import is_service_address
 
 AuthMode = Literal["auto", "off", "tokens"]
@@ -38,8 +38,21 @@ class SettingsError(DeuteronError):
     """A ``DEUTERON_*`` variable has a value that the service cannot use; the message names the variable."""
 
 
+def _default_home(environment: Mapping[str, str] = os.environ) -> Path:
+    try:
+        return knobs.default_home(environment)
+    except KnobError as error:
+        raise SettingsError(f"DEUTERON_HOME is not set, and {error.message}", hint=error.hint) from None
+
+
 def _default_locks() -> Path:
-    return Path(tempfile.gettempdir()) / "deuteron-locks"
+    try:
+        return Path(tempfile.gettempdir()) / "deuteron-locks"
+    except FileNotFoundError:  # nothing of what may be one can be written
+        raise SettingsError(
+            "DEUTERON_LOCK_FOLDER is not set, and there is no folder for temporary files",
+            hint="mount one at /tmp, or set TMPDIR",
+        ) from None
 
 
 def _setting(variable: str, description: str) -> dict[str, object]:
@@ -61,7 +74,7 @@ class Settings:
     """Everything that changes how the service behaves. Sizes in bytes, durations in seconds."""
 
     home: Path = field(
-        default_factory=knobs.default_home,
+        default_factory=_default_home,
         metadata=_shared(knobs.home),
     )
     database_url: str = field(
@@ -213,19 +226,21 @@ class Settings:
         return path
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
-        """Read the settings.
+    def from_environment(cls, environment: Mapping[str, str] | None = None, *, home: Path | None = None) -> Settings:
+        """Read the settings; those of a service with another ``home`` if one is given.
 
         Raises:
             SettingsError: a value does not parse, is out of range, or contradicts another one.
         """
         source = os.environ if environment is None else environment
-        values: dict[str, object] = {"home": knobs.default_home(source)}
+        values: dict[str, object] = {} if home is None else {"home": home}
         for item in fields(cls):
             variable = item.metadata["variable"]
             text = source.get(variable, "").strip()
-            if text:
+            if text and item.name not in values:
                 values[item.name] = _parser(item)(variable, text)
+        if "home" not in values:
+            values["home"] = _default_home(source)
         return cls(**values)  # type: ignore[arg-type]
 
     def _check(self) -> None:
@@ -264,6 +279,8 @@ class Settings:
                 f"DEUTERON_RUNNER: {self.runner!r} is not module:function",
                 hint="deuteron.tuner:run_job",
             )
+        if self.signing_key not in (OWN_KEY, NO_KEY):
+            _path("DEUTERON_SIGNING_KEY", self.signing_key)
         if _is_no_folder(self.lock_folder):
             raise SettingsError(f"DEUTERON_LOCK_FOLDER: {self.lock_folder} is not a folder", hint="/tmp/deuteron-locks")
         self._check_ranges()
@@ -312,8 +329,11 @@ def _text(_variable: str, text: str) -> str:
     return text
 
 
-def _path(_variable: str, text: str) -> Path:
-    return Path(text).expanduser()
+def _path(variable: str, text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise SettingsError(f"{variable}: {text!r}: there is no such home folder", hint="/a/path") from None
 
 
 def _integer(variable: str, text: str) -> int:

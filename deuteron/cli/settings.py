@@ -36,24 +36,15 @@ def settings_with(
     """
     from deuteron.server import Settings  # lazy: help starts without the service
 
-    settings = Settings.from_environment()
+    settings = Settings.from_environment(home=home)
     given: dict[str, Any] = {
         "host": host,
         "port": port,
-        "home": home,
         "database_url": database_url,
         "scheduler": scheduler,
         "upstream": upstream,
     }
-    changes = {name: value for name, value in given.items() if value is not None}
-    if home is not None and settings.database_url == _database_in(settings.home):
-        # The default database moves with the home.
-        changes.setdefault("database_url", _database_in(home))
-    return dataclasses.replace(settings, **changes)
-
-
-def _database_in(home: Path) -> str:
-    return f"sqlite:///{home / 'deuteron.db'}"
+    return dataclasses.replace(settings, **{name: value for name, value in given.items() if value is not None})
 
 
 def connect(server: str | None) -> Client:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pwd
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from deuteron.cli.settings import settings_with
 from deuteron.compiler import knobs
+from deuteron.compiler.errors import KnobError
 from deuteron.server import Settings, SettingsError
 from deuteron.server.database import parse_url
 from deuteron.tuner.job import MAX_SHAPES
@@ -67,6 +70,40 @@ def test_the_home_is_that_of_the_compiler_and_of_its_keys(monkeypatch: pytest.Mo
     assert settings.keys == machine_keys().path
 
 
+def test_a_user_without_a_home_folder_is_told_of_the_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container whose user no passwd knows."""
+
+    def unknown(number: int) -> object:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("DEUTERON_HOME", raising=False)
+    monkeypatch.delenv("TRITON_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert Settings.from_environment({"DEUTERON_HOME": str(tmp_path)}).home == tmp_path
+    assert settings_with(home=tmp_path).database_url == f"sqlite:///{tmp_path}/deuteron.db"
+    for ask in (Settings, lambda: Settings.from_environment({})):
+        with pytest.raises(SettingsError, match="DEUTERON_HOME is not set, and there is no home folder ~") as caught:
+            ask()
+        assert caught.value.hint == "set DEUTERON_HOME to a folder"
+    with pytest.raises(KnobError, match="no home folder"):
+        knobs.home.get()
+    monkeypatch.setenv("DEUTERON_HOME", "~nosuch/x")
+    with pytest.raises(KnobError, match="DEUTERON_HOME is '~nosuch/x'"):
+        knobs.home.get()
+
+
+def test_no_folder_for_temporary_files_is_no_traceback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    monkeypatch.setattr("tempfile.gettempdir", none)
+    with pytest.raises(SettingsError, match="DEUTERON_LOCK_FOLDER is not set") as caught:
+        Settings(home=tmp_path)
+    assert "TMPDIR" in (caught.value.hint or "")
+    assert Settings.from_environment({"DEUTERON_HOME": str(tmp_path), "DEUTERON_LOCK_FOLDER": str(tmp_path)})
+
+
 def test_sizes_are_written_as_those_of_the_compiler() -> None:
     settings = Settings.from_environment({"DEUTERON_MAX_BODY_BYTES": "8M", "DEUTERON_MAX_UPLOAD_BYTES": " 1GiB "})
     assert (settings.max_body_bytes, settings.max_upload_bytes) == (8 << 20, 1 << 30)
@@ -83,6 +120,9 @@ def test_sizes_are_written_as_those_of_the_compiler() -> None:
         ("DEUTERON_SCHEDULER", "localhost", "not a scheduler"),
         ("DEUTERON_SCHEDULER", "tcp://h:99999", "not a scheduler"),
         ("DEUTERON_LOCK_FOLDER", __file__, "is not a folder"),
+        ("DEUTERON_LOCK_FOLDER", "~nosuch/locks", "no such home folder"),
+        ("DEUTERON_HOME", "~nosuch/x", "no such home folder"),
+        ("DEUTERON_SIGNING_KEY", "~nosuch/key", "no such home folder"),
         ("DEUTERON_LEASE_SECONDS", "soon", "not a number of seconds"),
         ("DEUTERON_LEASE_SECONDS", "0", "out of range"),
         ("DEUTERON_LEARN_SECONDS", "-1", "out of range"),
