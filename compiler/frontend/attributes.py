@@ -46,13 +46,11 @@ def read_attribute(value: object, name: str) -> object:
 def _of_type(kind: Scalar | Pointer | Tile, name: str) -> object:
     if isinstance(kind, Tile) and name in ("scalar", "numel"):
         return kind.elem if name == "scalar" else kind.size
-    if isinstance(kind, Scalar) and name == "name":
-        return kind.title
     if name not in _TYPE_ATTRIBUTES:
         raise _unknown(kind, name)
     if hasattr(kind, name):
         return getattr(kind, name)
-    raise UnknownName(f"the type {kind} has no attribute {name!r}")
+    raise UnknownName(f"the type {kind if isinstance(kind, Tile) else kind.code} has no attribute {name!r}")
 
 
 def _of_constant(value: object, name: str) -> object:

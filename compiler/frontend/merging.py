@@ -156,7 +156,7 @@ def shown(value: object) -> str:
         return f"a tuple of {len(value)}"
     if isinstance(value, Structure):
         return str(value)
-    return str(value.type) if isinstance(value, tensor) else repr(value)
+    return str(value.value.type) if isinstance(value, tensor) else repr(value)
 
 
 def merge(

@@ -107,14 +107,14 @@ class _Printer:
         if place is None:
             return str(type)
         alias = self.layouts.setdefault(place, f"#{len(self.layouts)}")
-        return f"tile<{'x'.join([*map(str, type.shape), str(type.elem)])}, {alias}>"
+        return f"tile<{'x'.join([*map(str, type.shape), type.elem.code])}, {alias}>"
 
     def attribute(self, value: Attribute) -> str:
         match value:
             case Tile():
                 return self.type(value)
             case Scalar() | Pointer():
-                return f"type({value})"
+                return f"type({value.code})"
             case str():
                 escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
                 return f'"{escaped}"'

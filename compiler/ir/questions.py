@@ -31,7 +31,7 @@ class ScalarQuestions:
     __slots__ = ()
 
     if TYPE_CHECKING:
-        name: str
+        code: str
         kind: str
         bits: int
 
@@ -66,9 +66,9 @@ class ScalarQuestions:
         return self._format()[1]
 
     def _format(self) -> tuple[int, int]:
-        if self.name not in _FLOATS:
-            raise TypeMismatch(f"{self.name} is no float: it has neither mantissa nor exponent")
-        return _FLOATS[self.name]
+        if self.code not in _FLOATS:
+            raise TypeMismatch(f"{self.code} is no float: it has neither mantissa nor exponent")
+        return _FLOATS[self.code]
 
     @property
     def itemsize(self) -> int:
@@ -87,7 +87,7 @@ class ScalarQuestions:
 
     def _whole(self) -> None:
         if self.is_floating():
-            raise TypeMismatch(f"{self.name} is a float: it has no largest integer")
+            raise TypeMismatch(f"{self.code} is a float: it has no largest integer")
 
     def is_floating(self) -> bool:
         return self.kind == "float"
@@ -126,11 +126,11 @@ class ScalarQuestions:
         return self.is_floating() and self.bits == 8
 
 
-def ask_whether(spelled: str, name: str) -> None:
-    """Let element types answer ``is_SPELLED()``: whether they are the one called ``name``."""
+def ask_whether(spelled: str, code: str) -> None:
+    """Let element types answer ``is_SPELLED()``: whether they are the one of this ``code``."""
 
     def asked(self: ScalarQuestions) -> bool:
-        return self.name == name
+        return self.code == code
 
     asked.__name__, asked.__qualname__ = f"is_{spelled}", f"ScalarQuestions.is_{spelled}"
     setattr(ScalarQuestions, asked.__name__, asked)

@@ -23,14 +23,22 @@ Kind = Literal["bool", "int", "uint", "float"]
 
 @dataclass(frozen=True, slots=True)
 class Scalar(ScalarQuestions):
-    """A scalar element type. Signedness is part of the type, so one ``shr`` op serves i32 and u32."""
+    """A scalar element type. Signedness is part of the type, so one ``shr`` op serves i32 and u32.
 
-    name: str
+    Programs see Triton's names of types, as text, too; IR, messages and files have the ``code``.
+    """
+
+    code: str
     kind: Kind
     bits: int
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def name(self) -> str:
+        """Triton's name of the type: ``fp32``, ``int32``. ``code`` is what this compiler writes: ``f32``, ``i32``."""
+        return self.short if self.is_float else self.spelling
 
     def __repr__(self) -> str:
         """As Triton's: an expression that gives the type."""
@@ -39,17 +47,12 @@ class Scalar(ScalarQuestions):
     @property
     def spelling(self) -> str:
         """The name of the type in the language: ``float32``, ``int1``."""
-        return _SPELLINGS.get(self.name) or f"{self.kind}{self.bits}"
+        return _SPELLINGS.get(self.code) or f"{self.kind}{self.bits}"
 
     @property
     def short(self) -> str:
         """Triton's name of the type in signatures: ``fp32``, ``i32``."""
-        return _SHORT.get(self.name, self.name)
-
-    @property
-    def title(self) -> str:
-        """Triton's name of the type in messages and questions: ``fp32``, ``int32``."""
-        return self.short if self.is_float else self.spelling
+        return _SHORT.get(self.code, self.code)
 
     @property
     def is_float(self) -> bool:
@@ -59,12 +62,12 @@ class Scalar(ScalarQuestions):
     @property
     def has_nan(self) -> bool:
         """Whether some bits of it stand for NaN."""
-        return self.is_float and self.name != "f8e4b15"
+        return self.is_float and self.code != "f8e4b15"
 
     @property
     def is_stored_only(self) -> bool:
         """True for floats that are loaded, stored and converted, and not computed with."""
-        return self.name in _STORED_ONLY
+        return self.code in _STORED_ONLY
 
     @property
     def is_integer(self) -> bool:
@@ -109,11 +112,11 @@ F8E5M2 = Scalar("f8e5m2", "float", 8)
 F8E4B8, F8E5B16, F8E4B15 = (Scalar(name, "float", 8) for name in _STORED_ONLY)
 
 SCALARS: dict[str, Scalar] = {
-    s.name: s
+    s.code: s
     for s in (I1, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, F8E4M3, F8E5M2, F8E4B8, F8E5B16, F8E4B15)
 }
 for _scalar in SCALARS.values():
-    ask_whether(_scalar.title, _scalar.name)
+    ask_whether(_scalar.name, _scalar.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +136,21 @@ class Pointer(PointerQuestions):
         """Size in memory: 8."""
         return 8
 
+    @property
+    def code(self) -> str:
+        """What this compiler writes for the type: ``*f32``."""
+        return f"*{'const ' if self.const else ''}{self.pointee.code}"
+
+    @property
+    def name(self) -> str:
+        """Triton's name of the type: ``pointer<fp32>``."""
+        return f"{'const_' if self.const else ''}pointer<{self.pointee.name}>"
+
     def __str__(self) -> str:
-        return f"*{'const ' if self.const else ''}{self.pointee}"
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 Element = Scalar | Pointer
@@ -217,8 +233,8 @@ class Tile(TileQuestions):
 
     def __str__(self) -> str:
         if not self.shape:
-            return str(self.elem)
-        body = "x".join([*map(str, self.shape), str(self.elem)])
+            return self.elem.code
+        body = "x".join([*map(str, self.shape), self.elem.code])
         place = self.layout or self.shared
         return f"tile<{body}, {place}>" if place is not None else f"tile<{body}>"
 

@@ -42,11 +42,11 @@ def constant(value: int | float | bool, type: Scalar, shape: tuple[int, ...] = (
     if type.is_float:
         value = float(value)
     elif isinstance(value, float):
-        raise TypeMismatch(f"the number {value} is not of type {type}")
+        raise TypeMismatch(f"the number {value} is not of type {type.code}")
     elif type.kind == "bool":
         value = bool(value)
     elif not fits(int(value), type):
-        raise TypeMismatch(f"the integer {value} is out of range for {type}")
+        raise TypeMismatch(f"the integer {value} is out of range for {type.code}")
     else:
         value = int(value)
     return emit(ew.Constant(value, Tile(type, shape)))
@@ -149,7 +149,7 @@ def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
         return x
     if any(isinstance(t, Scalar) and t.is_stored_only for t in (x.dtype, type)):
         if not isinstance(x.dtype, Scalar) or not isinstance(type, Scalar):
-            raise TypeMismatch(f"cannot convert {x.dtype} to {type}")
+            raise TypeMismatch(f"cannot convert {x.dtype.code} to {type.code}")
         return converted(x, type, rounding)
     if isinstance(x.dtype, Pointer) or isinstance(type, Pointer):
         if isinstance(x.dtype, Scalar) and x.dtype.bits < 64:
@@ -177,7 +177,7 @@ def cast(x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bit
         return emit(ew.Bitcast(x.value, type))
     if fp_downcast_rounding is not None and not (x.value.type.is_float and _is_narrower_float(type, scalar_of(x))):
         raise TypeMismatch(
-            f"fp_downcast_rounding is for a cast to a narrower float, not from {x.dtype} to {type}",
+            f"fp_downcast_rounding is for a cast to a narrower float, not from {x.dtype.code} to {type.code}",
             hint="leave it out",
         )
     return cast_to(x, type, fp_downcast_rounding or "rtne")
@@ -202,7 +202,7 @@ def _offset(x: Operand) -> tensor:
         raise TypeMismatch("cannot add pointers together", hint="move one of them by a number of elements")
     if not isinstance(offset.dtype, Scalar) or offset.dtype.is_float:
         raise TypeMismatch(
-            f"a pointer moves by integers, got {offset.type}",
+            f"a pointer moves by integers, got {offset.value.type}",
             hint="cast the offset with .to(tl.int64)",
         )
     return cast_to(offset, I32) if offset.dtype == I1 else offset
@@ -272,7 +272,7 @@ def floordiv(x: Operand, y: Operand) -> tensor:
     """
     a, b = meet(x, y, division=True)
     if a.value.type.is_float:
-        raise TypeMismatch(f"// takes integers, got {a.dtype}", hint="use tl.floor(x / y) for floats")
+        raise TypeMismatch(f"// takes integers, got {a.dtype.code}", hint="use tl.floor(x / y) for floats")
     return emit(ew.IntDiv(a.value, b.value))
 
 
@@ -301,7 +301,7 @@ def invert(x: Operand) -> tensor:
 def _integer_pair(x: Operand, y: Operand, sign: str) -> tuple[tensor, tensor]:
     a, b = meet(x, y)
     if a.value.type.is_float:
-        raise TypeMismatch(f"invalid operands of type {_dtype(x)} and {_dtype(y)}: {sign} takes integers")
+        raise TypeMismatch(f"invalid operands of type {_dtype(x).code} and {_dtype(y).code}: {sign} takes integers")
     return a, b
 
 
@@ -363,7 +363,7 @@ def compare(x: Operand, y: Operand, predicate: str) -> tensor:
     """
     if is_pointer(x) != is_pointer(y):
         raise TypeMismatch(
-            f"invalid operands of type {_dtype(x)} and {_dtype(y)}: an array is compared with a number",
+            f"invalid operands of type {_dtype(x).code} and {_dtype(y).code}: an array is compared with a number",
             hint="tl.load reads the number that an array of one element has; p.to(tl.int64) is an address",
         )
     if is_pointer(x):
@@ -412,7 +412,7 @@ def where(condition: Operand, x: Operand, y: Operand) -> tensor:
     if is_pointer(x) or is_pointer(y):
         a, b = as_tensor(x), as_tensor(y)
         if a.dtype != b.dtype:
-            raise TypeMismatch(f"where cannot mix {a.type} and {b.type}")
+            raise TypeMismatch(f"where cannot mix {a.value.type} and {b.value.type}")
     else:
         a, b = meet(x, y)
     if isinstance(condition, tensor) and condition.dtype != I1:

@@ -41,6 +41,6 @@ def inline_asm_elementwise(
         raise TypeMismatch("inline assembly has results", hint="one that nobody reads costs nothing")
     tiles: list[tensor] = broadcast_all(*map(as_tensor, args))
     kind = InlineAssembly if is_pure else EffectfulAssembly
-    names = " ".join(k.name for k in kinds)
+    names = " ".join(k.code for k in kinds)
     results = emit_all(kind(tuple(x.value for x in tiles), asm, constraints, names, count))
     return results if several else results[0]

@@ -68,7 +68,7 @@ class BlockPointer(Structure):
         return _advanced(self, offsets)
 
     def __str__(self) -> str:
-        return f"block pointer<{'x'.join(map(str, self.block_shape))}x{self.dtype.pointee}>"
+        return f"block pointer<{'x'.join(map(str, self.block_shape))}x{self.dtype.pointee.code}>"
 
 
 @builtin
@@ -110,7 +110,7 @@ def advance(base: BlockPointer, offsets: object) -> BlockPointer:
     Raises TypeMismatch: not a block pointer, or another number of offsets than dimensions.
     """
     if not isinstance(base, BlockPointer):
-        shown = base.type if isinstance(base, tensor) else repr(base)
+        shown = base.value.type if isinstance(base, tensor) else repr(base)
         raise TypeMismatch(f"advance needs a block pointer, got {shown}", hint="add offsets to other pointers")
     return _advanced(base, offsets)
 

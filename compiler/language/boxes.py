@@ -41,7 +41,7 @@ class ArrayBlock:
         """Write ``value``, converted and repeated to the box's shape; raises TypeMismatch where it does not fit."""
         x = to_memory(value, pointee_of(self.base, "store"))
         if not extends_to(x.shape, self.shape):
-            raise TypeMismatch(f"a value of {x.type} does not fit a block of shape {list(self.shape)}")
+            raise TypeMismatch(f"a value of {x.value.type} does not fit a block of shape {list(self.shape)}")
         filled = broadcast_to_shape(x, self.shape)
         current().builder.emit(blocks.BlockStore(*self._place(), filled.value, checked, cache, eviction))
 
@@ -95,12 +95,12 @@ def _items(values: object, rank: int, what: str) -> tuple[object, ...]:
 def _integer(value: object, what: str, widest: Scalar) -> Operand:
     if isinstance(value, int) and not isinstance(value, bool):
         if not fits(value, widest):
-            raise TypeMismatch(f"{what}: {value} is out of range for {widest}")
+            raise TypeMismatch(f"{what}: {value} is out of range for {widest.code}")
         return value
     if not isinstance(value, tensor) or value.shape or not value.value.type.is_integer:
-        shown = value.type if isinstance(value, tensor) else repr(value)
+        shown = value.value.type if isinstance(value, tensor) else repr(value)
         raise TypeMismatch(f"{what} must be made of integers, got {shown}")
     type = I32 if value.type.scalar.bits < 32 or value.type.scalar in (I32, U8, U16) else I64
     if type == I64 and widest == I32:
-        raise TypeMismatch(f"{what} must be int32, got {value.type}", hint="convert it with .to(tl.int32)")
+        raise TypeMismatch(f"{what} must be int32, got {value.value.type}", hint="convert it with .to(tl.int32)")
     return cast_to(value, type)

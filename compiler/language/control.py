@@ -50,7 +50,7 @@ class range:  # noqa: A001 -- the language's own name
         """Eager kernels count in tensors, as compiled ones do."""
         for part in self.bounds:
             if isinstance(part, float) or (isinstance(part, tensor) and not _is_integer(part)):
-                shown = part.type if isinstance(part, tensor) else part
+                shown = part.value.type if isinstance(part, tensor) else part
                 raise TypeMismatch(f"loop bounds must be scalar integers, got {shown}")
         _, type = counting(self.bounds)
         for number in builtins.range(*(int(b) for b in self.bounds)):

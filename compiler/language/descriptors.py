@@ -216,9 +216,11 @@ def check_block(block: Tile, padding: object, what: str) -> None:
     if block.rank > MAX_RANK:
         raise TypeMismatch(f"{what} has {block.rank} dimensions", hint=f"use one to {MAX_RANK}")
     if isinstance(block.elem, Pointer) or block.elem == I1:
-        raise TypeMismatch(f"{what} describes arrays of numbers, not of {block.elem}", hint="use a block pointer")
+        raise TypeMismatch(f"{what} describes arrays of numbers, not of {block.elem.code}", hint="use a block pointer")
     if padding not in PADDING or (padding == "nan" and not block.scalar.has_nan):
-        raise TypeMismatch(f"{what}: padding_option {padding!r} for {block.elem}", hint='"zero", or "nan" for floats')
+        raise TypeMismatch(
+            f"{what}: padding_option {padding!r} for {block.elem.code}", hint='"zero", or "nan" for floats'
+        )
 
 
 def _check_row(block: Tile, what: str) -> None:
@@ -228,7 +230,7 @@ def _check_row(block: Tile, what: str) -> None:
     if row < MIN_ROW_BYTES:
         raise TypeMismatch(
             f"Descriptor block shape must have at least 16 bytes in the last dimension: that of {what} has {row}",
-            hint=f"it needs {MIN_ROW_BYTES}: {MIN_ROW_BYTES // block.elem.bytes} elements of {block.elem}",
+            hint=f"it needs {MIN_ROW_BYTES}: {MIN_ROW_BYTES // block.elem.bytes} elements of {block.elem.code}",
         )
 
 
@@ -261,7 +263,7 @@ def store_tensor_descriptor(desc: tensor_descriptor, offsets: object, value: Ope
 
 def _descriptor(value: object, what: str) -> tensor_descriptor:
     if not isinstance(value, tensor_descriptor):
-        shown = value.type if isinstance(value, tensor) else repr(value)
+        shown = value.value.type if isinstance(value, tensor) else repr(value)
         raise TypeMismatch(
             f"{what} needs a tensor descriptor, got {shown}", hint="make one with make_tensor_descriptor"
         )

@@ -14,7 +14,7 @@ from .tensor import Operand, emit, tensor
 def pointee_of(pointer: object, what: str) -> Element:
     """The type that a pointer, or a tile of pointers, points to; raises TypeMismatch for anything else."""
     if not isinstance(pointer, tensor) or not isinstance(pointer.dtype, Pointer):
-        found = pointer.type if isinstance(pointer, tensor) else shown(pointer)
+        found = pointer.value.type if isinstance(pointer, tensor) else shown(pointer)
         raise TypeMismatch(
             f"{what} needs a pointer, got {found}",
             hint="pass an array to the kernel and add offsets to its parameter",
@@ -51,7 +51,7 @@ def cast_operand(x: Operand, type: Element) -> tensor:
     if isinstance(x, tensor):
         return cast_to(x, type)
     if not isinstance(x, bool | int | float):
-        raise TypeMismatch(f"memory of {type} holds numbers, got {shown(x)}")
+        raise TypeMismatch(f"memory of {type.code} holds numbers, got {shown(x)}")
     if isinstance(type, Pointer):
         return emit(ew.Constant(int(x), Tile(type)))
     if type.is_float:

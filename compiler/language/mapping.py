@@ -62,5 +62,5 @@ def _packed(parts: Sequence[tensor], shape: tuple[int, ...]) -> tensor:
     half = (*shape[:-1], shape[-1] // 2)
     even, odd = _packed(parts[0::2], half), _packed(parts[1::2], half)
     if even.dtype != odd.dtype:
-        raise TypeMismatch(f"packed results are of one type, got {even.dtype} and {odd.dtype}")
+        raise TypeMismatch(f"packed results are of one type, got {even.dtype.code} and {odd.dtype.code}")
     return reshape(join(even, odd), shape)

@@ -24,7 +24,7 @@ def _float(x: Operand, what: str) -> tensor:
     x = as_tensor(x)
     if isinstance(x.dtype, Scalar):
         return x if x.dtype.is_float else cast_to(x, F32)
-    raise TypeMismatch(f"{what} takes numbers, got {x.type}")
+    raise TypeMismatch(f"{what} takes numbers, got {x.value.type}")
 
 
 def _floats(x: Operand, y: Operand, what: str) -> tuple[tensor, tensor]:
@@ -293,7 +293,7 @@ def copysign(x: Operand, y: Operand) -> tensor:
     a, b = meet(x, y)
     unsigned = {16: "u16", 32: "u32", 64: "u64"}.get(scalar_type(b.dtype).bits)
     if unsigned is None or not b.value.type.is_float:
-        raise TypeMismatch(f"copysign takes f16, bf16, f32 or f64, got {b.dtype}")
+        raise TypeMismatch(f"copysign takes f16, bf16, f32 or f64, got {b.dtype.code}")
     bits = scalar_type(unsigned)
     sign = emit(ew.Bitcast(b.value, bits))
     limit = constant(1 << (bits.bits - 1), bits, b.shape)

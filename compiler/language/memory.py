@@ -24,7 +24,7 @@ def _condition(mask: Operand | None) -> tensor | None:
     condition = as_tensor(mask)
     if condition.dtype != I1:
         raise TypeMismatch(
-            f"a mask is int1, got {condition.type}", hint="write a comparison, such as offsets < n, or mask != 0"
+            f"a mask is int1, got {condition.value.type}", hint="write a comparison, such as offsets < n, or mask != 0"
         )
     return condition
 
@@ -124,11 +124,11 @@ def store(
     x = to_memory(value, pointee)
     if not pointer.shape and (x.shape or (isinstance(mask, tensor) and mask.shape)):
         raise TypeMismatch(
-            f"a store through one pointer takes one value, got {x.type}",
+            f"a store through one pointer takes one value, got {x.value.type}",
             hint="add offsets such as tl.arange to the pointer",
         )
     if not extends_to(x.shape, pointer.shape):
-        raise TypeMismatch(f"a value of {x.type} does not fit pointers of shape {list(pointer.shape)}")
+        raise TypeMismatch(f"a value of {x.value.type} does not fit pointers of shape {list(pointer.shape)}")
     condition = _mask_for(pointer.shape, mask)
     current().builder.emit(
         mem.Store(
@@ -193,7 +193,7 @@ def _read_modify_write(kind: str, meaning: str) -> AtomicFunction:
         pointee = pointee_of(pointer, f"atomic_{kind}")
         if kind in ("max", "min") and pointee in (F16, BF16):
             raise TypeMismatch(
-                f"atomic_{kind} of {pointee} does not exist",
+                f"atomic_{kind} of {pointee.code} does not exist",
                 hint=f"use memory of float32 or float64, or atomic_{kind} of a tensor descriptor",
             )
         return read_modify_write(kind, pointer, val, mask, sem, scope)

@@ -81,14 +81,14 @@ def _computable(*operands: tensor) -> list[tensor]:
 def _check_operands(input: object, other: object) -> None:
     for x in (input, other):
         if not isinstance(x, tensor) or len(x.shape) < 2:
-            shown = x.type if isinstance(x, tensor) else repr(x)
+            shown = x.value.type if isinstance(x, tensor) else repr(x)
             raise TypeMismatch(
                 f"tl.dot takes two tiles of rank 2 (or more: a batch), got {shown}",
                 hint="add a dimension with x[:, None], or sum products with tl.sum(a * b, axis)",
             )
     a, b = cast(tensor, input), cast(tensor, other)
     if len(a.shape) != len(b.shape) or a.shape[:-2] != b.shape[:-2]:
-        raise TypeMismatch(f"tl.dot of {a.type} and {b.type}: ranks or batches differ")
+        raise TypeMismatch(f"tl.dot of {a.value.type} and {b.value.type}: ranks or batches differ")
 
 
 def _check_imprecision(input: tensor, limit: int | None) -> None:

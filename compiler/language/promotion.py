@@ -87,7 +87,7 @@ def _meet(a: Scalar, b: Scalar, division: bool) -> Scalar:
         return a
     if division and a.is_signed != b.is_signed:  # a boolean counts as unsigned
         raise TypeMismatch(
-            f"Cannot use / // or % with {a} and {b} because they have different signedness",
+            f"Cannot use / // or % with {a.code} and {b.code} because they have different signedness",
             hint="cast one operand with .to()",
         )
     if a.kind == b.kind:

@@ -41,7 +41,7 @@ def _whole(x: Operand, what: str) -> tensor:
     x = as_tensor(x)
     if not x.value.type.is_integer:
         raise TypeMismatch(
-            f"the {what} of random numbers is an integer, got {x.type}", hint="cast it with .to(tl.int32)"
+            f"the {what} of random numbers is an integer, got {x.value.type}", hint="cast it with .to(tl.int32)"
         )
     return x
 

@@ -30,7 +30,7 @@ def _inputs(x: Inputs) -> tuple[tensor, ...]:
     parts = tuple(x) if isinstance(x, tuple | list) else (x,)
     for part in parts:
         if not isinstance(part, tensor) or not part.shape:
-            shown = part.type if isinstance(part, tensor) else repr(part)
+            shown = part.value.type if isinstance(part, tensor) else repr(part)
             raise TypeMismatch(f"a reduction needs tiles, got {shown}")
     return parts
 
@@ -132,7 +132,7 @@ def sum(  # noqa: A001 -- the language's own name
 
 def _need_integers(x: tensor, what: str) -> None:
     if not x.value.type.is_integer:
-        raise TypeMismatch(f"{what} takes integers, got {x.type}")
+        raise TypeMismatch(f"{what} takes integers, got {x.value.type}")
 
 
 @builtin

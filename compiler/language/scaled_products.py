@@ -44,8 +44,8 @@ def dot_scaled(
 
     Raises TypeMismatch: formats, element types or shapes that do not fit each other.
     """
-    if scalar_type(out_dtype) != F32:
-        raise TypeMismatch(f"tl.dot_scaled gives float32, not {out_dtype}")
+    if (given := scalar_type(out_dtype)) != F32:
+        raise TypeMismatch(f"tl.dot_scaled gives float32, not {given.code}")
     halves = "fp16" in (lhs_format, rhs_format)
     target = F16 if halves else BF16
     a = _operand("lhs", lhs, lhs_format, lhs_k_pack, -1 if lhs_k_pack else -2)
@@ -70,13 +70,13 @@ def _operand(side: str, x: tensor, format: str, k_pack: bool, packed_axis: int) 
     if format not in _FORMATS:
         raise TypeMismatch(f"{side}_format is {format!r}", hint=f"use {', '.join(_FORMATS)}")
     if len(x.shape) not in (2, 3):
-        raise TypeMismatch(f"tl.dot_scaled takes tiles of rank 2 or 3, got {x.type} as {side}")
+        raise TypeMismatch(f"tl.dot_scaled takes tiles of rank 2 or 3, got {x.value.type} as {side}")
     if not k_pack and format != "e2m1":
         raise TypeMismatch(f"{side}_k_pack=False is for e2m1: {format} is not packed")
     wanted = _FORMATS[format]
     bits = U8 if wanted.bits == 8 else U16
     if x.dtype not in (wanted, bits):
-        raise TypeMismatch(f"{side} of format {format} is {wanted.spelling} or {bits.spelling}, got {x.type}")
+        raise TypeMismatch(f"{side} of format {format} is {wanted.spelling} or {bits.spelling}, got {x.value.type}")
     if format == "e2m1":
         return _unpacked(x) if packed_axis == -1 else _turned(_unpacked(_turned(x)))
     return x if x.dtype == wanted else cast(x, wanted, bitcast=True)

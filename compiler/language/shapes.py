@@ -185,7 +185,7 @@ def trans(x: tensor, *dims: int | Shape) -> tensor:
         return permute(x, *dims)
     rank = len(x.shape)
     if rank < 2:
-        raise TypeMismatch(f"trans needs rank 2 or more, got {x.type}")
+        raise TypeMismatch(f"trans needs rank 2 or more, got {x.value.type}")
     return emit(sh.Permute(x.value, (*range(rank - 2), rank - 1, rank - 2)))
 
 
@@ -197,7 +197,7 @@ def join(x: Operand, y: Operand) -> tensor:
     """
     a, b = broadcast_all(as_tensor(x), as_tensor(y))
     if a.dtype != b.dtype:
-        raise TypeMismatch(f"join needs one element type, got {a.dtype} and {b.dtype}")
+        raise TypeMismatch(f"join needs one element type, got {a.dtype.code} and {b.dtype.code}")
     if not a.shape:
         a, b = broadcast_to_shape(a, (1,)), broadcast_to_shape(b, (1,))
         return emit(sh.Reshape(emit(sh.Join(a.value, b.value)).value, (2,)))
@@ -268,7 +268,7 @@ def squeeze(x: tensor, dim: int) -> tensor:
     """``x`` without dimension ``dim``; raises TypeMismatch unless that has size 1."""
     axis = _axis(dim, len(x.shape))
     if x.shape[axis] != 1:
-        raise TypeMismatch(f"dimension {axis} of {x.type} does not have size 1")
+        raise TypeMismatch(f"dimension {axis} of {x.value.type} does not have size 1")
     return _reshape_or_scalar(x, x.shape[:axis] + x.shape[axis + 1 :])
 
 
@@ -282,7 +282,7 @@ def unsqueeze(x: Operand, dim: int) -> tensor:
 def unsplat(x: tensor) -> tensor:
     """The only element of a tile of size 1, as a scalar; raises TypeMismatch for another size."""
     if x.numel != 1:
-        raise TypeMismatch(f"needs exactly one element, got {x.type}")
+        raise TypeMismatch(f"needs exactly one element, got {x.value.type}")
     return _reshape_or_scalar(x, ())
 
 
@@ -315,5 +315,5 @@ def index(x: tensor, key: object) -> tensor:
                 hint="x[:, None] adds a dimension; to pick elements, load them through pointers",
             )
     if axis > len(x.shape):
-        raise TypeMismatch(f"too many indices for {x.type}")
+        raise TypeMismatch(f"too many indices for {x.value.type}")
     return x

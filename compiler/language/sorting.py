@@ -27,7 +27,7 @@ def _dimension(x: tensor, dim: object, what: str) -> int:
     """The dimension ``dim`` of ``x``, its last one for None; raises TypeMismatch."""
     rank = len(x.shape)
     if not rank:
-        raise TypeMismatch(f"{what} needs a tile, got {x.type}")
+        raise TypeMismatch(f"{what} needs a tile, got {x.value.type}")
     (number,) = (rank - 1,) if dim is None else shape_tuple(dim, "dim")
     if not -rank <= number < rank:
         raise TypeMismatch(
@@ -144,7 +144,7 @@ def _larger_halves(x: tensor, axis: int, length: int) -> tensor:
 def _keys(x: tensor, what: str) -> tensor:
     """Integers in the order of the elements of ``x``; raises TypeMismatch for pointers."""
     if isinstance(x.dtype, Pointer):
-        raise TypeMismatch(f"{what} takes numbers, got {x.type}", hint="cast the pointers with .to(tl.int64)")
+        raise TypeMismatch(f"{what} takes numbers, got {x.value.type}", hint="cast the pointers with .to(tl.int64)")
     if x.dtype.is_stored_only:
         raise TypeMismatch(f"{what} of {x.dtype.spelling} does not exist", hint="cast with .to(tl.float16)")
     if x.dtype == I1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, SupportsIndex, overload
 
 from ..errors import TypeMismatch
 from ..ir.core import Op, Value
-from ..ir.types import Element, Pointer, Tile
+from ..ir.types import Element, Tile
 from .context import current
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class tensor(Members):  # noqa: N801 -- the language's own name
         """As :meth:`__repr__`, but a type as Triton prints it: ``int32[constexpr[128]]``."""
         if current().show(self.value) is not None:
             return repr(self)
-        return f"{_spelled(self.dtype)}[{', '.join(f'constexpr[{size}]' for size in self.shape)}]"
+        return f"{self.dtype.name}[{', '.join(f'constexpr[{size}]' for size in self.shape)}]"
 
     def __bool__(self) -> bool:
         """A condition: a scalar, or a tile of one element."""
@@ -124,7 +124,7 @@ class tensor(Members):  # noqa: N801 -- the language's own name
 
     def _number(self) -> Number:
         if self.shape:
-            raise TypeMismatch(f"expected a scalar, got {self.type}")
+            raise TypeMismatch(f"expected a scalar, got {self.value.type}")
         return current().read(self.value)
 
     def __iter__(self) -> Self:
@@ -132,13 +132,6 @@ class tensor(Members):  # noqa: N801 -- the language's own name
 
 
 Operand = tensor | int | float | bool
-
-
-def _spelled(element: Element) -> str:
-    """An element type as Triton prints it: ``int32``, ``fp32``, ``pointer<fp32>``."""
-    if isinstance(element, Pointer):
-        return f"pointer<{_spelled(element.pointee)}>"
-    return element.title
 
 
 def emit(op: Op) -> tensor:

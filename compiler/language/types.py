@@ -15,7 +15,7 @@ from .constexpr import unwrap
 from .shapes import shape_tuple
 
 #: Triton's name of every element type: ``fp32``, ``int64``, ``fp8e4nv``.
-NAMES = {s.title: s for s in SCALARS.values()}
+NAMES = {s.name: s for s in SCALARS.values()}
 #: The type for each name that a program may give: Triton's, and those of signatures (``i64``, ``u1``).
 _BY_NAME = {**{s.short: s for s in SCALARS.values()}, "i1": SCALARS["i1"], **NAMES}
 

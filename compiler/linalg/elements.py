@@ -129,5 +129,5 @@ _SPECIAL |= {"f64": ("0x7FF0000000000000", "0xFFF0000000000000", "0x7FF800000000
 def _float_text(value: float, elem: Scalar) -> str:
     if value - value == 0:
         return f"{value:.17e}" if value else "0.0" if str(value) == "0.0" else "-0.0"
-    positive, negative, nan = _SPECIAL.get(elem.name, ("0x7F", "0xFF", "0x7F"))
+    positive, negative, nan = _SPECIAL.get(elem.code, ("0x7F", "0xFF", "0x7F"))
     return nan if value != value else positive if value > 0 else negative

@@ -16,7 +16,7 @@ def element_text(element: Element) -> str:
     if isinstance(element, Pointer):
         return f"memref<*x{element_text(element.pointee)}>"
     if element.is_float:
-        return _FLOATS.get(element.name, element.name)
+        return _FLOATS.get(element.code, element.code)
     return f"i{element.bits}"
 
 

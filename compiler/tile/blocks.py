@@ -77,7 +77,7 @@ class BlockStore(Op, mnemonic="block_store", effect=Effect.WRITE):
         """No results. ``value`` is a tile of what ``base`` points to, which is not const, else TypeMismatch."""
         elem = _check_box(self, self.value.type.rank).elem
         if self.value.type.elem != elem:
-            raise self.fail(f"the value must be a tile of {elem}")
+            raise self.fail(f"the value must be a tile of {elem.code}")
         if isinstance(self.base.type.elem, Pointer) and self.base.type.elem.const:
             raise self.fail("Cannot store to a constant pointer")
         check_caching(self, self.cache, STORE_CACHE, self.eviction)

@@ -41,7 +41,7 @@ def round_to(value: float, type: Scalar) -> float:
     """``value`` rounded to nearest, ties to even, as ``type``; 8-bit floats saturate, wider ones go to infinity."""
     if type.bits == 64 or value != value or value == 0:
         return value
-    precision, smallest, largest, saturates = FORMATS[type.name]
+    precision, smallest, largest, saturates = FORMATS[type.code]
     size = abs(value)
     if size < 2 * largest:
         exponent = max(math.frexp(size)[1] - precision, smallest)
@@ -75,9 +75,9 @@ def integer_limits(source_bits: int, bits: int, signed: bool) -> IntegerLimits:
 
 def largest_code(type: Scalar) -> int:
     """The bits of the float type's infinity, or of its largest number if it has none: NaN of either sign is above."""
-    if type.name == "f8e4m3":
+    if type.code == "f8e4m3":
         return 0x7E
-    precision = 53 if type.bits == 64 else FORMATS[type.name].precision
+    precision = 53 if type.bits == 64 else FORMATS[type.code].precision
     return ((1 << type.bits - precision) - 1) << precision - 1
 
 
@@ -85,11 +85,11 @@ def f8_bits(value: float, type: Scalar) -> int:
     """The byte that stands for ``value`` in an 8-bit float format (OCP OFP8, revision 1.0), rounded as by
     :func:`round_to`."""
     if value != value:
-        return _NAN_CODES[type.name]
-    precision, smallest, _, _ = FORMATS[type.name]
+        return _NAN_CODES[type.code]
+    precision, smallest, _, _ = FORMATS[type.code]
     mantissa = precision - 1
     quanta = math.ldexp(abs(round_to(value, type)), -smallest)  # a subnormal's code is its multiple of the smallest
-    has_minus_zero = _NAN_CODES[type.name] != 0x80
+    has_minus_zero = _NAN_CODES[type.code] != 0x80
     sign = 0x80 if math.copysign(1.0, value) < 0 and (quanta or has_minus_zero) else 0
     exponent = max(math.frexp(quanta)[1] - precision, 0)
     return sign | (exponent << mantissa) + int(math.ldexp(quanta, -exponent))

@@ -36,7 +36,7 @@ class Dot(Op, mnemonic="dot"):
             raise self.fail(f"the accumulator must have shape {[a.shape[0], b.shape[1]]}")
         allowed = (F64,) if a.elem == F64 else (F32, F16) if a.is_float else (I32,)
         if acc.elem not in allowed:
-            raise self.fail(f"cannot accumulate {a.elem} products in {acc.elem}")
+            raise self.fail(f"cannot accumulate {a.elem.code} products in {acc.elem.code}")
         if self.precision not in PRECISIONS:
             raise self.fail(f"unknown precision {self.precision!r}", hint=", ".join(PRECISIONS))
         return (acc,)

@@ -81,7 +81,7 @@ def _check_atomic(op: AtomicRMW | AtomicCAS, mask: Value | None) -> tuple[Tile, 
     made = _check_pointer(op, op.pointer, mask)
     _check_value(op, op.value, made)
     if isinstance(made.elem, Scalar) and made.elem.bits < 16:
-        raise op.fail(f"atomics of {made.elem} do not exist", hint="use 16, 32 or 64 bits")
+        raise op.fail(f"atomics of {made.elem.code} do not exist", hint="use 16, 32 or 64 bits")
     _check_choice(op, "memory semantics", op.semantics, SEMANTICS)
     _check_choice(op, "scope", op.scope, SCOPES)
     return (made,)
@@ -137,7 +137,7 @@ class AtomicRMW(Op, mnemonic="atomic_rmw", effect=Effect.WRITE):
         elem = made[0].elem
         if isinstance(elem, Scalar) and elem.bits == 16 and not (elem.is_float and self.kind in ("add", "max", "min")):
             raise self.fail(
-                f"atomic_{self.kind} of {elem} does not exist",
+                f"atomic_{self.kind} of {elem.code} does not exist",
                 hint=f"use memory of int32, uint32, int64, uint64{_FLOATS.get(self.kind, '')}",
             )
         if made[0].is_float and self.kind not in ("add", "max", "min", "xchg"):

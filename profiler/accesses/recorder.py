@@ -126,7 +126,7 @@ class _Watch:
             kind = AccessKind.ATOMIC if form.atomic else AccessKind.STORE if form.writes else AccessKind.LOAD
             line = self._line(at).strip() if at else ""
             size = max(1, dtype_of(pointee).itemsize)
-            launch.operations.append(RecordedOperation(kind, at, line, form.shape_in(op), str(pointee), size))
+            launch.operations.append(RecordedOperation(kind, at, line, form.shape_in(op), pointee.code, size))
         return number
 
 
@@ -168,12 +168,12 @@ class RecordingProgram(Program):
 def _arrays(function: Function, memory: Memory) -> tuple[RecordedArray, ...]:
     """The arrays of a launch in the order of the memory's buffers."""
     pointees = {
-        p.name: p.value.type.elem.pointee for p in function.parameters if isinstance(p.value.type.elem, Pointer)
+        p.name: p.value.type.elem.pointee.code for p in function.parameters if isinstance(p.value.type.elem, Pointer)
     }
     return tuple(
         RecordedArray(
             buffer.name,
-            str(pointees.get(buffer.name, buffer.array.dtype)),
+            pointees.get(buffer.name, str(buffer.array.dtype)),
             buffer.array.itemsize,
             buffer.array.shape,
             buffer.array.strides,

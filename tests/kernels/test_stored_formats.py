@@ -183,7 +183,7 @@ def test_arrays_are_seen_as_formats_that_no_library_has():
 
 
 def test_their_names():
-    assert str(tl.float8e4b8) == "f8e4b8"
+    assert str(tl.float8e4b8) == "fp8e4b8"
     assert repr(tl.float8e5b16) == "triton.language.float8e5b16"
     assert tl.float8e4b15.is_fp8() and tl.float8e4b15.is_fp8e4b15() and not tl.float8e4b15.is_fp8e4b8()
 

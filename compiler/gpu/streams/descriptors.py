@@ -104,7 +104,7 @@ class Descriptors:
             return None
         return TensorMap(
             base,
-            str(elem),
+            elem.code,
             tuple(s for s in sizes if s is not None),
             tuple(s for s in strides if s is not None),
             tuple(extents[d] for d in order),

@@ -31,7 +31,9 @@ def given(x: Operand, type: Scalar, function: str) -> tensor:
     if not isinstance(x, tensor):
         return as_tensor(x, type)
     if not isinstance(x.dtype, Scalar) or x.dtype.is_float != type.is_float or x.dtype.bits > type.bits:
-        raise TypeMismatch(f"libdevice.{function} takes {type}, got {x.type}", hint=f"cast it with .to({_name(type)})")
+        raise TypeMismatch(
+            f"libdevice.{function} takes {type.code}, got {x.value.type}", hint=f"cast it with .to({_name(type)})"
+        )
     narrower = x.dtype.bits < type.bits
     return cast_to(x, type) if narrower or type.is_float else reinterpret(x, type)
 
@@ -44,7 +46,7 @@ def real(x: Operand, function: str) -> tensor:
     """``x`` as floats; integers become f32. Raises TypeMismatch for pointers."""
     x = as_tensor(x)
     if not isinstance(x.dtype, Scalar):
-        raise TypeMismatch(f"libdevice.{function} takes numbers, got {x.type}")
+        raise TypeMismatch(f"libdevice.{function} takes numbers, got {x.value.type}")
     return x if x.dtype.is_float else cast_to(x, F32)
 
 

@@ -42,7 +42,9 @@ def _to_integers(source: Scalar, type: Scalar, rounding: str, name: str) -> _Fun
         made = reinterpret(where(r >= top, largest, made), signed)
         return where(isnan(r), of_nan, made)
 
-    return _named(convert, name, f"{source} rounded {_HOW[rounding]} to {type}, as {signed} in the shape of ``x``.")
+    return _named(
+        convert, name, f"{source.code} rounded {_HOW[rounding]} to {type.code}, as {signed.code} in the shape of ``x``."
+    )
 
 
 def _to_floats(source: Scalar, type: Scalar, rounding: str, name: str) -> _Function:
@@ -54,7 +56,7 @@ def _to_floats(source: Scalar, type: Scalar, rounding: str, name: str) -> _Funct
         low = cast_to(x & 0xFFFFFFFF, F64) if source.bits == 64 else 0.0
         return directed(near, sum_rn(sum_rn(high, -cast_to(near, F64)), low), rounding)
 
-    return _named(convert, name, f"{source} rounded {_HOW[rounding]} to {type} in the shape of ``x``.")
+    return _named(convert, name, f"{source.code} rounded {_HOW[rounding]} to {type.code} in the shape of ``x``.")
 
 
 def _narrower(rounding: str, name: str) -> _Function:
@@ -71,7 +73,7 @@ def _same_bits(source: Scalar, type: Scalar, name: str) -> _Function:
     def convert(x: Operand) -> tensor:
         return reinterpret(given(x, source, name), type)
 
-    return _named(convert, name, f"The bits of {source} as {type} in the shape of ``x``.")
+    return _named(convert, name, f"The bits of {source.code} as {type.code} in the shape of ``x``.")
 
 
 def _each(make: Callable[..., _Function], *types: Scalar, name: str) -> tuple[_Function, ...]:

@@ -24,7 +24,9 @@ _HALVES = {
 def _whole(x: Operand, function: str) -> tensor:
     x = as_tensor(x)
     if not isinstance(x.dtype, Scalar) or not x.dtype.is_integer:
-        raise TypeMismatch(f"libdevice.{function} takes integers, got {x.type}", hint="cast it with .to(tl.int32)")
+        raise TypeMismatch(
+            f"libdevice.{function} takes integers, got {x.value.type}", hint="cast it with .to(tl.int32)"
+        )
     return cast_to(x, I32) if x.dtype.bits < 32 else x
 
 
@@ -111,7 +113,7 @@ def mul24(x: Operand, y: Operand) -> tensor:
     """
     a, b = meet(_whole(x, "mul24"), _whole(y, "mul24"))
     if a.dtype.bits != 32:
-        raise TypeMismatch(f"libdevice.mul24 takes integers of 32 bits, got {a.type}")
+        raise TypeMismatch(f"libdevice.mul24 takes integers of 32 bits, got {a.value.type}")
     return ((a << 8) >> 8) * ((b << 8) >> 8)
 
 
@@ -123,7 +125,7 @@ def sad(x: Operand, y: Operand, z: Operand) -> tensor:
     """
     a, b = meet(_whole(x, "sad"), _whole(y, "sad"))
     if a.dtype.bits != 32:
-        raise TypeMismatch(f"libdevice.sad takes integers of 32 bits, got {a.type}")
+        raise TypeMismatch(f"libdevice.sad takes integers of 32 bits, got {a.value.type}")
     return where(a > b, a - b, b - a) + given(z, a.dtype, "sad")
 
 

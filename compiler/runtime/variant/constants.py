@@ -85,7 +85,7 @@ def constant_text(value: object) -> str:
         names = f"{', '.join(field_names(value))}: " if field_names(value) else ""
         return f"({names}{', '.join(constant_text(unwrap(v)) for v in value)})"
     if isinstance(value, Scalar | Pointer):
-        return f"dtype {value}"
+        return f"dtype {value.code}"
     if isinstance(value, Inlinable):
         return f"function {source_of(value).hash}"
     if callable(value) and is_builtin(value):

@@ -85,7 +85,7 @@ def _encoded(value: object) -> object:
     if isinstance(value, tuple) and kind is tuple:
         return {"tuple": [_encoded(item) for item in value]}
     if isinstance(value, Scalar):
-        return {"dtype": value.name}
+        return {"dtype": value.code}
     if isinstance(value, Sourced):
         return {"function": function_name(value), "source": value.source.hash}
     return {"other": type(value).__name__}

@@ -26,7 +26,7 @@ def llvm_element(elem: Element) -> str:
     """The LLVM type of one element in registers. bf16 and f8 travel as their bits."""
     if isinstance(elem, Pointer):
         return "ptr"
-    return _LLVM_ELEMENTS.get(elem.name) or f"i{elem.bits}"
+    return _LLVM_ELEMENTS.get(elem.code) or f"i{elem.bits}"
 
 
 def memory_element(elem: Element) -> str:

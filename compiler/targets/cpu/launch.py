@@ -175,8 +175,8 @@ def pack_arguments(arguments: Sequence[int | float], parameter_types: Sequence[T
     for value, type in zip(arguments, parameter_types, strict=True):
         if isinstance(type.elem, Pointer):
             codes.append("Q")
-        elif type.elem.name in _FORMATS:
-            codes.append(_FORMATS[type.elem.name])
+        elif type.elem.code in _FORMATS:
+            codes.append(_FORMATS[type.elem.code])
         else:  # bf16 and f8 scalars travel as bits
             codes.append("Q")
             value = _narrow_bits(value, type)

@@ -140,7 +140,7 @@ def _emit_info(low: CpuLowering) -> None:
         {
             "prefix": getattr(op, "prefix", ""),
             "hex": bool(getattr(op, "hex", False)),
-            "values": [[str(v.type.elem), list(v.type.shape)] for v in op.operands],
+            "values": [[v.type.elem.code, list(v.type.shape)] for v in op.operands],
         }
         for op in low.prints
     ]

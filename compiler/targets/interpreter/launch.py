@@ -97,7 +97,7 @@ def _pointer(name: str, type: Pointer, argument: object, memory: Memory) -> Held
         memory.foreign = True
         return Held(np.asarray(argument, np.uint64))
     if not hasattr(argument, "__array_interface__"):
-        raise LaunchError(f"argument {name!r} must be an array ({type})")
+        raise LaunchError(f"argument {name!r} must be an array ({type.code})")
     array = argument if isinstance(argument, np.ndarray) else np.asarray(argument)
     wanted = dtype_of(type.pointee)
     if array.dtype.itemsize != max(1, wanted.itemsize):

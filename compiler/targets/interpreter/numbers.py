@@ -35,7 +35,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 def dtype_of(element: Element) -> np.dtype[Any]:
     """The NumPy dtype that holds ``element``; pointers are u64 addresses."""
-    return np.dtype(np.uint64) if isinstance(element, Pointer) else _DTYPES[element.name]
+    return np.dtype(np.uint64) if isinstance(element, Pointer) else _DTYPES[element.code]
 
 
 def widened(x: Array, scalar: Scalar) -> Array:
@@ -50,7 +50,7 @@ def rounded(x: Array, scalar: Scalar, *, to_zero: bool = False) -> Array:
         return np.asarray(x.astype(dtype))
     if scalar == F32 and not to_zero:
         return np.asarray(x.astype(dtype))
-    precision, smallest, largest, saturates = FORMATS[scalar.name]
+    precision, smallest, largest, saturates = FORMATS[scalar.code]
     with np.errstate(all="ignore"):
         x = np.asarray(x, np.float64)
         _, exponent = np.frexp(x)

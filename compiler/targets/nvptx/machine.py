@@ -199,10 +199,10 @@ class PtxMachine(PtxMemory):
     def round_towards_zero(self, state: simt.Lowering, x: str, source: Scalar, to: Scalar) -> str:
         """``cvt.rz``."""
         name = register_type(source)
-        spelled = source.name if source.is_float else f"{'s' if source.is_signed else 'u'}{source.bits}"
+        spelled = source.code if source.is_float else f"{'s' if source.is_signed else 'u'}{source.bits}"
         word = "i16" if to == F16 else "float"
         constraints = f"={CONSTRAINTS[word]},{CONSTRAINTS[name]}"
-        made = state.text.asm([word], f"cvt.rz.{to}.{spelled} $0, $1;", constraints, [(name, x)], effects=False)[0]
+        made = state.text.asm([word], f"cvt.rz.{to.code}.{spelled} $0, $1;", constraints, [(name, x)], effects=False)[0]
         return state.text.op(f"bitcast i16 {made} to half") if to == F16 else made
 
     def widen_e4m3(self, state: simt.Lowering, x: str) -> str:
@@ -223,7 +223,7 @@ class PtxMachine(PtxMemory):
     def _require_eight_bit(self, scalar: Scalar) -> None:
         if self.target.capability < 89:
             raise UnsupportedOp(
-                f"{self.target} has no conversions of {scalar}: they need sm_89 or newer",
+                f"{self.target} has no conversions of {scalar.code}: they need sm_89 or newer",
                 hint="keep the data in tl.float16 on this GPU",
             )
 

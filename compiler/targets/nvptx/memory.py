@@ -179,7 +179,7 @@ def _atomic_spelling(kind: str, elem: Scalar) -> tuple[str, str]:
     """Operation and type of a PTX atom, and the LLVM type in which its operands travel."""
     bits = elem.bits
     if elem.is_float and kind == "add":
-        return (f"add.noftz.{elem}", "i16") if elem in (F16, BF16) else (f"add.{elem}", register_type(elem))
+        return (f"add.noftz.{elem.code}", "i16") if elem in (F16, BF16) else (f"add.{elem.code}", register_type(elem))
     match kind:
         case "and" | "or" | "xor":
             return f"{kind}.b{bits}", f"i{bits}"
@@ -212,9 +212,9 @@ def _update_spelling(op: VectorUpdate, words: Words) -> str:
     spelling, _ = _atomic_spelling(op.kind, elem)
     if op.vector == 1:
         return spelling
-    operation = spelling.removesuffix(f".{elem}")
+    operation = spelling.removesuffix(f".{elem.code}")
     count = f".v{words.count}" if words.count > 1 else ""
-    return f"{operation}{count}.{elem}" + ("x2" if words.per_word == 2 else "")
+    return f"{operation}{count}.{elem.code}" + ("x2" if words.per_word == 2 else "")
 
 
 def _atom(

@@ -37,7 +37,7 @@ def kind_of(state: Lowering, value: Value) -> tuple[Scalar, str]:
     name = register_type(scalar)
     if scalar.is_float and name == "i8":
         raise UnsupportedOp(
-            f"there is no arithmetic in {scalar} on {state.machine.name}", hint="cast to tl.float16 or tl.float32"
+            f"there is no arithmetic in {scalar.code} on {state.machine.name}", hint="cast to tl.float16 or tl.float32"
         )
     return scalar, name
 

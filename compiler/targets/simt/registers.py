@@ -27,7 +27,7 @@ def register_type(element: Element) -> str:
     """The LLVM type of one element in a register."""
     if isinstance(element, Pointer):
         return GLOBAL_POINTER
-    return _REGISTER.get(element.name) or f"i{element.bits}"
+    return _REGISTER.get(element.code) or f"i{element.bits}"
 
 
 @lru_cache(maxsize=256)

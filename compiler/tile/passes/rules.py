@@ -242,7 +242,7 @@ def _holds(wide: Scalar, narrow: Scalar) -> bool:
     if wide.is_float != narrow.is_float:
         return False
     if wide.is_float:
-        exponents = _EXPONENT_BITS[wide.name] - _EXPONENT_BITS[narrow.name]
+        exponents = _EXPONENT_BITS[wide.code] - _EXPONENT_BITS[narrow.code]
         return exponents >= 0 and wide.bits - narrow.bits >= exponents
     if narrow.kind == wide.kind:
         return wide.bits >= narrow.bits

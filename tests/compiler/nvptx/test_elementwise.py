@@ -51,7 +51,7 @@ def _arithmetic(scalar: Scalar) -> Iterator[Make]:
 
 def _casts(scalar: Scalar, capability: int) -> Iterator[Make]:
     for to in SCALARS.values():
-        if to.is_stored_only or (capability < F8_CAPABILITY and "f8" in to.name):
+        if to.is_stored_only or (capability < F8_CAPABILITY and "f8" in to.code):
             continue
         yield lambda x, y, to=to: e.Cast(x, to)
         if scalar.is_float and to.is_float and to.bits < scalar.bits:
