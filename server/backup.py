@@ -96,7 +96,7 @@ def back_up(settings: Settings, target: Path) -> Backup:
         )
     try:
         with (
-            whole_file(target, mode=0o600, new=True, durable=True) as file,  # the signing key is in it
+            whole_file(target, mode=0o600, durable=True) as file,  # the signing key is in it
             zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive,
         ):
             return _write(archive, settings, found)
