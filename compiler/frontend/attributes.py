@@ -16,6 +16,7 @@ from ..language.typed import Typed
 from ..printable import shown
 from ..source.modules import LanguageModule, suggest
 from ..source.namespace import HelperModule
+from ..source.python_types import QUESTIONS, DtypeLimits, is_dtype
 
 _TYPE_ATTRIBUTES = {
     name
@@ -27,8 +28,10 @@ _TYPE_ATTRIBUTES = {
 
 def read_attribute(value: object, name: str) -> object:
     """``value.name`` for the few kinds of values that have attributes in the language; raises UnknownName."""
-    if isinstance(value, LanguageModule | HelperModule | Membered):
+    if isinstance(value, LanguageModule | HelperModule | Membered | DtypeLimits):
         return value.member(name)
+    if is_dtype(value) and name in QUESTIONS:
+        return getattr(value, name)
     if isinstance(value, AggregateType):
         return value.function(name)
     if isinstance(value, tensor):

@@ -24,7 +24,7 @@ from ..language.dictionaries import mapping
 from ..language.extent import extent, gathered
 from ..language.inline import ConstexprFunction, Inlinable
 from ..language.named import as_tuples, is_named_tuple, with_items
-from . import constants, python_math
+from . import constants, python_math, python_types
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
 from .parsing import place
 
@@ -55,6 +55,8 @@ def admit(name: str, value: object) -> object:
         return value
     if isinstance(value, types.ModuleType):
         return language_module(value.__name__) or HelperModule(value)
+    if python_types.is_limits(value):
+        return python_types.limits(value)
     if isinstance(value, type) or callable(value):
         if value in LANGUAGE_TYPES or is_named_tuple(value) or isinstance(value, AggregateType):
             return value
@@ -112,7 +114,8 @@ def admit_value(name: str, value: object) -> object:
     value = as_tuples(unwrap(value))
     if isinstance(value, tuple):
         return with_items(value, [admit_value(name, item) for item in value])
-    return value if value is None or isinstance(value, bool | int | float | str) else admit(name, value)
+    plain = value is None or isinstance(value, bool | int | float | str) or python_types.is_dtype(value)
+    return value if plain else admit(name, value)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

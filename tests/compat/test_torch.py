@@ -98,3 +98,30 @@ compare(opened, *inputs)
 compare(torch.compile(opened, fullgraph=True, backend="aot_eager"), *inputs)
 """
     )
+
+
+def test_dtypes_and_limits_of_pytorch_in_kernels(program):
+    """Compiled and as Python; a dtype is a value, by name, and not a type of the language."""
+    text = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def clipped(x, out, T: tl.constexpr):
+    MAX: tl.constexpr = torch.finfo(torch.float32).max
+    value = tl.minimum(tl.load(x), MAX)
+    if T == torch.bfloat16:
+        value = value / 2
+    elif T.is_floating_point:
+        value = value / torch.finfo(T).max
+    else:
+        value = torch.iinfo(T).max + 0.0
+    tl.store(out, value)
+
+x, out = torch.full((1,), float("inf")), torch.empty(1)
+most = torch.finfo(torch.float32).max
+for type, wanted in ((torch.bfloat16, most / 2), (torch.float32, 1.0), (torch.int8, 127.0)):
+    clipped[(1,)](x, out, type)
+    assert out.item() == wanted, (type, out)
+"""
+    program(text)
+    program("import os; os.environ['TRITON_INTERPRET'] = '1'" + text)

@@ -15,6 +15,7 @@ from ...language.named import field_names
 from ...source.identity import class_text, float_text, identity
 from ...source.kernel import source_of
 from ...source.meaning import functions_in
+from ...source.python_types import is_dtype
 from ..arrays.dtypes import canonical_dtype
 
 _PLAIN = (type(None), bool, int, float, str, Scalar, Pointer, constexpr)
@@ -126,9 +127,9 @@ def _foreign_text(value: object) -> str:
 
 
 def _is_value(value: object) -> bool:
-    """Whether it is a list, has one number, or has an ``==`` and a hash as values have; and is no function."""
+    """Whether it is a list or a dtype, has one number, or has ``==`` and a hash as values have; and is no function."""
     kind = type(value)
-    if kind is list:
+    if kind is list or is_dtype(value):
         return True
     if hasattr(value, "__array__") or hasattr(value, "data_ptr"):
         return getattr(value, "shape", None) in ((), [])
