@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import inspect
@@ -12,7 +13,7 @@ from ...errors import CompilationError
 from ...language.constexpr import unwrap
 from ...source.arguments import spelled
 from ...source.namespace import evaluate_constant
-from ..variant.specialization import variant_from_text
+from ..variant.specialization import function_name, variant_from_text
 from .binding import KernelParameter, annotation_dtype
 from .compiled import CompiledKernel, compile_variant
 from .kernel import Kernel, Prepared, Specialization
@@ -108,6 +109,25 @@ class DescribedKernel(Kernel):
     def repr(self, specialization: Specialization) -> str:
         """The name of a launch in profiles: what the function says that ``jit`` was given, or the kernel's own."""
         return self.__name__ if self._repr is None else self._repr(specialization)
+
+    @property
+    def module(self) -> str:
+        """The name of the module that the function was written in; of a kernel made of text none, ""."""
+        function = self.python()
+        return function.__module__ if function is not None else ""
+
+    @property
+    def _fn_name(self) -> str:
+        """Triton's name: the module and the qualified name of the function."""
+        return function_name(self)
+
+    def is_gluon(self) -> bool:
+        """False: there is no Gluon here."""
+        return False
+
+    def parse(self) -> ast.Module:
+        """The syntax tree of ``src``."""
+        return ast.parse(self.src)
 
     @property
     def src(self) -> str:

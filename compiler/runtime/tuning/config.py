@@ -42,6 +42,7 @@ class Config:
         self.num_ctas = num_ctas
         self.maxnreg = maxnreg
         self.pre_hook = pre_hook
+        self.ir_override = ir_override
 
     def all_kwargs(self) -> dict[str, object]:
         """What is passed to the kernel: the compile-time values and the schedule options."""

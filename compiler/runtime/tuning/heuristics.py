@@ -17,9 +17,12 @@ Rule = Callable[[dict[str, object]], object]
 
 
 class Heuristics(Runner):
-    """A kernel, some of whose compile-time parameters and schedule options are computed at launch."""
+    """A kernel, some of whose compile-time parameters and schedule options are computed at launch.
 
-    def __init__(self, fn: Runner | Kernel, values: Mapping[str, Rule]) -> None:
+    The constructor takes what Triton's takes, in its order; ``arg_names`` are the kernel's, which is asked for them.
+    """
+
+    def __init__(self, fn: Runner | Kernel, arg_names: Sequence[str], values: Mapping[str, Rule]) -> None:
         super().__init__(fn)
         self.values = by_name(values, f"heuristics of {self.__name__}", "give functions of the arguments by name", True)
 
@@ -55,4 +58,4 @@ class Heuristics(Runner):
 def heuristics(values: Mapping[str, Rule]) -> Callable[[Runner | Kernel], Heuristics]:
     """Decorator: each of ``values`` is a function from the arguments by name to the value of a parameter or of a
     schedule option such as ``num_warps``. Raises ArgumentMismatch if they are not."""
-    return lambda fn: Heuristics(fn, values)
+    return lambda fn: Heuristics(fn, (), values)  # the kernel is asked for its names when it is launched
