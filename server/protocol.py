@@ -8,6 +8,7 @@ What h11 would refuse and llhttp lets pass is looked at here: RFC 9112, sections
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import ClassVar
 
 import httptools
@@ -18,12 +19,30 @@ from .problems import problem_response
 
 #: Bytes of a request line and its headers together, and of what stands between the parts of a body.
 MOST_HEAD_BYTES = 64 << 10
-_TOO_LONG = f"the head is longer than {MOST_HEAD_BYTES >> 10} KiB"
 _VERSIONS = ("1.0", "1.1")
 
 
 class _NoRequest(Exception):
-    """Why bytes are no request."""
+    """Bytes are no request."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why bytes are no request, and what to send instead."""
+
+    detail: str = "this is no HTTP request"
+    hint: str = "send HTTP/1.1 with one Host"
+    status: int = 400
+    slug: str = "bad-http"
+
+
+_NO_HTTP = _Refusal()
+_TOO_LONG = _Refusal(
+    f"the head is longer than {MOST_HEAD_BYTES >> 10} KiB",
+    "send a shorter address, or less in headers",
+    431,
+    "head-too-long",
+)
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -35,7 +54,7 @@ class PatientProtocol(HttpToolsProtocol):
     room: ClassVar[Room]
     _taking: Taking
     _head_timer: asyncio.TimerHandle | None = None
-    _reason = ""  # why the last bytes were refused
+    _refusal = _NO_HTTP  # why the last bytes were refused
     _deaf = False  # after such bytes nothing more is read
     _in_head = False
     _head_bytes = 0
@@ -60,7 +79,7 @@ class PatientProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self.send_400_response("")
         if self._unread_bytes > MOST_HEAD_BYTES and not self._deaf:
-            self._reason = _TOO_LONG
+            self._refusal = _TOO_LONG
             self.send_400_response("")
         if self._is_answered and self.timeout_keep_alive_task is None and not self._deaf:
             self._watch()
@@ -159,26 +178,35 @@ class PatientProtocol(HttpToolsProtocol):
     def _count(self, *parts: bytes) -> None:
         self._head_bytes += sum(map(len, parts))
         if self._head_bytes > MOST_HEAD_BYTES:
-            self._refuse(_TOO_LONG)
+            self._give_up(_TOO_LONG)
 
     def _check_head(self) -> None:
         hosts = [value for name, value in self.headers if name == b"host"]
         codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
         version = self.parser.get_http_version()
         if self.parser.get_method() == b"CONNECT":
-            self._refuse("CONNECT is for proxies")
+            self._refuse("CONNECT is for proxies", "ask for a path")
         if version not in _VERSIONS:
             self._refuse(f"HTTP/{version} is not spoken here")
         if len(hosts) > 1 or (not hosts and version == "1.1"):
             self._refuse("it has several Hosts" if hosts else "it has no Host")
         if codings and (codings != [b"chunked"] or version == "1.0"):
-            self._refuse("its Transfer-Encoding is not chunked")
-        if not self.url.startswith(b"/") and _authority(self.url) not in hosts:
+            self._refuse("its Transfer-Encoding is not chunked", "send chunks alone, or Content-Length")
+        if not self.url.startswith(b"/"):
+            self._check_address(hosts)
+
+    def _check_address(self, hosts: list[bytes]) -> None:
+        if b"//" not in self.url:
+            self._refuse("its address is not a path", "ask for a path")
+        if _authority(self.url) not in hosts:
             self._refuse("its address is of another host than Host")
 
-    def _refuse(self, reason: str) -> None:
-        self._reason = reason
-        raise _NoRequest(reason)
+    def _refuse(self, reason: str, hint: str = _NO_HTTP.hint) -> None:
+        self._give_up(_Refusal(f"{_NO_HTTP.detail}: {reason}", hint))
+
+    def _give_up(self, refusal: _Refusal) -> None:
+        self._refusal = refusal
+        raise _NoRequest(refusal.detail)
 
     # ---- answers ---------------------------------------------------------------------------------------------------
 
@@ -196,10 +224,10 @@ class PatientProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
             return
         if self._is_answered or not self.cycle.response_started:
-            detail = f"this is no HTTP request: {self._reason}" if self._reason else "this is no HTTP request"
-            problem = problem_response(400, "bad-http", detail, hint="send HTTP/1.1 with one Host")
+            why = self._refusal
+            problem = problem_response(why.status, why.slug, why.detail, hint=why.hint)
             lines = [name + b": " + value for name, value in (*problem.raw_headers, (b"connection", b"close"))]
-            self.transport.write(STATUS_LINE[400] + b"\r\n".join([*lines, b"", b""]) + bytes(problem.body))
+            self.transport.write(STATUS_LINE[why.status] + b"\r\n".join([*lines, b"", b""]) + bytes(problem.body))
         if not self._is_answered:
             self.cycle.disconnected = True  # it has no other answer
         self._taking.begin()

@@ -44,6 +44,7 @@ class StrictRoute(APIRoute):
             for scope in scopes:
                 await admit(request, await context_of(request), scope)
             _refuse_odd(request, known)
+            _refuse_packed(request)
             return await handle(StrictRequest(request.scope, request.receive))
 
         return checked
@@ -59,6 +60,21 @@ def _parameters(dependant: Dependant) -> Iterator[str]:
         yield parameter.alias
     for inner in dependant.dependencies:
         yield from _parameters(inner)
+
+
+def _refuse_packed(request: Request) -> None:
+    """Raises:
+    Problem: 415, the body is not as it is, but in a coding such as gzip.
+    """
+    codings = ",".join(request.headers.getlist("content-encoding")).lower()
+    if request.method in ("POST", "PUT") and {coding.strip() for coding in codings.split(",")} - {"", "identity"}:
+        raise HttpProblem(
+            415,
+            "unsupported-content-encoding",
+            f"the body has Content-Encoding {codings[:40]!r}",
+            hint="send it as it is",
+            headers={"Accept-Encoding": "identity"},
+        )
 
 
 def _refuse_odd(request: Request, known: list[str]) -> None:

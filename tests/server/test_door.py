@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import threading
@@ -183,6 +184,19 @@ def test_a_body_of_another_type(client: TestClient, kind: str | None, words: str
     assert client.post("/v1/jobs").status_code == 422, "there is no body that could have a type"
 
 
+@pytest.mark.parametrize("coding", ["gzip", "identity, br", "GZIP"])
+def test_bodies_are_not_unpacked(client: TestClient, coding: str) -> None:
+    """Whatever is in them: the same bytes would mean something else."""
+    headers = {"Content-Type": "application/json", "Content-Encoding": coding}
+    for content in (gzip.compress(b'{"workload": "softmax"}'), b'{"workload": "softmax"}'):
+        answer = client.post("/v1/jobs", content=content, headers=headers)
+        assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "identity")
+        assert "Content-Encoding" in answer.json()["detail"]
+    whole = client.post("/v1/jobs", json={"workload": "softmax"}, headers={"Content-Encoding": "identity"})
+    assert whole.status_code == 202
+    assert client.get("/v1/jobs", headers={"Content-Encoding": coding}).status_code == 200
+
+
 def test_parameters_that_nobody_knows(client: TestClient) -> None:
     answer = client.get("/v1/jobs?stat=queued")
     assert answer.status_code == 422
@@ -238,7 +252,7 @@ def talk(address: tuple[str, int], *parts: bytes, pause_s: float = 0.0) -> tuple
         (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "bad-http"),
         (b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", "bad-http"),
         (b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n", "bad-http"),
-        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000 + b"\r\n\r\n", "bad-http"),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 200_000 + b"\r\n\r\n", "head-too-long"),
         (
             b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
             b"0\r\n\r\nGET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -247,15 +261,31 @@ def talk(address: tuple[str, int], *parts: bytes, pause_s: float = 0.0) -> tuple
     ],
 )
 def test_what_is_no_http_is_answered_as_every_error(address: tuple[str, int], request_: bytes, kind: str) -> None:
+    status = 431 if kind == "head-too-long" else 400
     answer, _ = talk(address, request_)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert (
-        head.startswith(b"HTTP/1.1 400 ")
+        head.startswith(b"HTTP/1.1 %d " % status)
         and b"application/problem+json" in head
         and b"connection: close" in head.lower()
     )
     problem = json.loads(body)  # one answer: what follows it is not read as another request
-    assert (problem["status"], problem["type"]) == (400, f"urn:deuteron:problem:{kind}")
+    assert (problem["status"], problem["type"]) == (status, f"urn:deuteron:problem:{kind}")
+
+
+@pytest.mark.parametrize(
+    ("line", "detail", "hint"),
+    [
+        (b"OPTIONS * HTTP/1.1\r\nHost: a", "its address is not a path", "ask for a path"),
+        (b"CONNECT a:80 HTTP/1.1\r\nHost: a:80", "CONNECT is for proxies", "ask for a path"),
+        (b"GET http://b/ HTTP/1.1\r\nHost: a", "its address is of another host than Host", "one Host"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked", "is not chunked", "Content-Length"),
+    ],
+)
+def test_what_is_refused_is_told_what_would_do(address: tuple[str, int], line: bytes, detail: str, hint: str) -> None:
+    answer, _ = talk(address, line + b"\r\n\r\n")
+    problem = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert detail in problem["detail"] and hint in problem["hint"]
 
 
 def test_there_is_no_websocket(address: tuple[str, int]) -> None:
