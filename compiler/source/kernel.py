@@ -9,6 +9,7 @@ import inspect
 import textwrap
 import tokenize
 import types
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -75,6 +76,7 @@ class KernelSource:
         """
         tree = parse_text(text, filename)
         lines = lines_of(text)
+        name = unicodedata.normalize("NFKC", name)  # as Python reads names
 
         def make(node: ast.FunctionDef) -> Inlinable:
             early = any(is_compile_time(decorator) for decorator in node.decorator_list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import asdict, dataclass, fields
 
 from sqlalchemy import Connection, Row, select, update
@@ -45,7 +46,8 @@ class Kernels:
         return None if row is None else _kernel(row)
 
     def newest_named(self, name: str) -> StoredKernel | None:
-        """The kernel that was stored last under this name."""
+        """The kernel that was stored last under this name. One name may be written in several ways, as in Python."""
+        name = unicodedata.normalize("NFKC", name)
         newest_first = KernelRow.stored_number.desc(), KernelRow.created_at.desc()
         row = self.connection.execute(_KERNEL.where(KernelRow.name == name).order_by(*newest_first).limit(1)).first()
         return None if row is None else _kernel(row)

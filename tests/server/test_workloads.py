@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import unicodedata
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -210,6 +211,18 @@ def test_a_name_is_the_text_that_was_posted_last_and_no_job_that_names_a_text_ch
     assert tuned({"name": "scale"}) == hashes[0]
     assert tuned({"name": "scale", "source": texts[1]}) == hashes[1]
     assert tuned({"name": "scale"}) == hashes[1]
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"), [("\ufb01x", "\ufb01x"), ("\ufb01x", "fix"), ("caf\u00e9", "cafe\u0301")]
+)
+def test_names_are_those_that_python_reads(client: TestClient, written: str, asked: str) -> None:
+    source = SCALE_JOB["workload"]["kernel"]["source"].replace("def scale", f"def {written}")
+    stored = client.post("/v1/kernels", json={"name": asked, "text": source})
+    assert stored.status_code == 201, stored.text
+    assert stored.json()["name"] == unicodedata.normalize("NFKC", written)
+    checked = client.post("/v1/workloads/validate", json={**job(kernel={"name": asked}), "compile": False}).json()
+    assert checked["kernel_hash"] == stored.json()["hash"], checked
 
 
 def test_a_kernel_that_crashes_the_compiler_harms_nobody(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
