@@ -87,6 +87,7 @@ def test_changed_byte_is_found_by_the_checksum(bundle_path: Path) -> None:
         (b"{}\n", "line 1: the field 'schema' is missing"),
         (b"not json\n", "line 1: not valid JSON at line 1"),
         (b'{"schema": 3}\n', "schema 3; this deuteron reads schemas 1 and 2"),
+        (b'{"schema": "1"}\n', "schema '1'; this deuteron reads schemas 1 and 2"),
         (b"\xff\xfe\n", "not UTF-8"),
     ],
 )

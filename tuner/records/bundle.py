@@ -60,7 +60,8 @@ class Manifest(Document, frozen=True):
         if schema not in (SCHEMA, WITH_PREDICTORS):
             newer = isinstance(schema, int) and schema > WITH_PREDICTORS
             raise SchemaError(
-                f"{where}: a bundle of schema {schema}; this deuteron reads schemas {SCHEMA} and {WITH_PREDICTORS}",
+                f"{where}: a bundle of schema {repr(schema)[:40]}; "
+                f"this deuteron reads schemas {SCHEMA} and {WITH_PREDICTORS}",
                 hint="use a newer deuteron" if newer else "export the bundle again",
             )
         return fields
