@@ -224,7 +224,11 @@ class Engine:
             self._cluster.scale(len(self._cluster.worker_spec))
 
     def close(self) -> None:
-        """Leave the scheduler; end the cluster if it is ours, giving its workers 5 s."""
-        self._client.close(timeout=2)
-        if self._cluster is not None:
-            self._cluster.close(timeout=5)
+        """Leave the scheduler; end the cluster if it is ours, giving its workers 5 s. Those that do not end in time end
+        with this process: where all its processes were told to stop, as systemd does, they are just starting again."""
+        try:
+            self._client.close(timeout=2)
+            if self._cluster is not None:
+                self._cluster.close(timeout=5)
+        except TimeoutError:
+            logger.warning("not all workers ended in time")

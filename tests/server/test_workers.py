@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -236,6 +237,18 @@ def test_every_server_of_a_database_says_the_same_of_workers(
     dispatcher._forget_engine(cast(Engine, engine))
     dispatcher._lock.release()
     assert said() == (0, "a worker with cpu")
+
+
+def test_workers_that_do_not_end_in_time_keep_nothing_from_ending(caplog: pytest.LogCaptureFixture) -> None:
+    """The jobs that ran are queued after that; the server ended with a traceback, and they waited for their leases."""
+
+    class Slow:
+        def close(self, timeout: float) -> None:
+            raise TimeoutError(f"timed out after {timeout} s.")
+
+    for engine in (Engine(Slow(), None), Engine(SimpleNamespace(close=lambda timeout: None), Slow())):
+        engine.close()
+    assert [record.getMessage() for record in caplog.records] == ["not all workers ended in time"] * 2
 
 
 def test_queued_jobs_go_to_who_is_not_drained(settings: Settings) -> None:
