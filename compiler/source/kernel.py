@@ -9,7 +9,6 @@ import inspect
 import textwrap
 import tokenize
 import types
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -34,7 +33,7 @@ from .namespace import (
     is_compile_time,
     makes_kernel,
 )
-from .parsing import characters, lines_of, parse_text
+from .parsing import as_read, characters, lines_of, parse_text
 from .scoping import read_before_bound
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
@@ -76,7 +75,6 @@ class KernelSource:
         """
         tree = parse_text(text, filename)
         lines = lines_of(text)
-        name = unicodedata.normalize("NFKC", name)  # as Python reads names
 
         def make(node: ast.FunctionDef) -> Inlinable:
             early = any(is_compile_time(decorator) for decorator in node.decorator_list)
@@ -84,7 +82,7 @@ class KernelSource:
 
         namespace = TextNamespace(tree, filename, lines, make)
         try:
-            found = namespace.lookup(name)
+            found = namespace.lookup(as_read(name))
         except KeyError:
             found = None
         if not isinstance(found, TextFunction):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import unicodedata
 from collections.abc import Sequence
 
 from ..errors import Location, UnsupportedSyntax
@@ -32,6 +33,11 @@ def place(filename: str, lines: Sequence[str], node: ast.stmt | ast.expr) -> Loc
 def characters(line: str, offset: int) -> int:
     """How many characters of ``line`` are before an offset in its UTF-8, such as syntax trees have."""
     return offset if line.isascii() else len(line.encode("utf-8", "replace")[:offset].decode("utf-8", "ignore"))
+
+
+def as_read(name: str) -> str:
+    """A name as Python reads it: one may be written in several ways."""
+    return unicodedata.normalize("NFKC", name)
 
 
 def parse_text(text: str, filename: str) -> ast.Module:
