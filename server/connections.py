@@ -22,6 +22,7 @@ LEAST_TAKEN = 64 << 10
 _SHARE = 3
 _SAID_EVERY_S = 60.0
 _LOOKS = 8
+_AT_ONCE = struct.pack("ii", 1, 0)
 # Where Linux says how many bytes the other end has acknowledged, and how.
 _ACKNOWLEDGED = struct.Struct("=120xQ")
 
@@ -132,9 +133,17 @@ class Taking:
         if self._taken is None or taken - self._taken >= LEAST_TAKEN:
             self._count_from(taken)
         elif self._loop.time() - self._since >= self._seconds:
-            self._transport.abort()
+            _reset(self._transport)
         else:
             self._timer = self._loop.call_later(self._seconds / _LOOKS, self._look)
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Close a connection with all that is under way: else the system keeps megabytes for its client."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+    transport.abort()
 
 
 def acknowledged(transport: asyncio.Transport) -> int | None:
