@@ -15,7 +15,7 @@ CHANGE = [("BLOCK", 64, 128)]
 
 def prospect(probability: float, gain: float, variance: float = 0.1) -> Prospect:
     """A configuration that is faster by ``gain`` with ``probability``."""
-    return Prospect(np.zeros(1, np.int16), probability * -math.log1p(-gain), probability, variance)
+    return Prospect(np.zeros(1, np.int16), probability * -math.log1p(-gain), probability, variance, 0.7)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,8 @@ def prospect(probability: float, gain: float, variance: float = 0.1) -> Prospect
         (0.5, 0.25, "expected 25 % better (p=0.5): BLOCK 64->128 beside the best"),
         (1.5e-5, 0.046, "expected no gain (p=1.5e-05): BLOCK 64->128 beside the best"),
         (0.0, 0.5, "expected no gain (p=0): BLOCK 64->128 beside the best"),
+        (0.5, 2e-4, "expected 0.0 % better (p=0.5): BLOCK 64->128 beside the best"),
+        (0.5, 4e-10, "no two times differ so far: BLOCK 64->128 beside the best"),  # what one time makes of the model
     ],
 )
 def test_what_is_expected(probability: float, gain: float, said: str) -> None:

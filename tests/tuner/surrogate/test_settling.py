@@ -57,8 +57,16 @@ def test_a_gain_begins_the_wait_anew() -> None:
     assert settled([*waited, 100 * (1 - GAIN / 2)], expected)
 
 
-def test_failures_win_nothing() -> None:
-    assert settled([100.0, *[None] * (LEAST + 30)], PATIENCE * 30)
+def test_failures_neither_count_nor_wait() -> None:
+    """What fails says nothing of how fast the others are."""
+    failed: list[float | None] = [None] * 40
+    assert not settled([*failed, 100.0, *failed], 0.0)
+    assert not settled([*failed, *[100.0] * (LEAST - 1), *failed], 0.0)
+    assert settled([*failed, *[100.0] * LEAST, *failed], 0.0)
+    for idle in (0, 10, 60):
+        enough = PATIENCE * (1 + idle)
+        assert settled([*after(idle), *failed], 0.99 * enough)
+        assert not settled([*after(idle), *failed], 1.01 * enough)
 
 
 def test_short_searches_are_not_ended() -> None:

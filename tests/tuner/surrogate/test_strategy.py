@@ -317,6 +317,62 @@ def test_it_says_when_nothing_more_is_to_be_won() -> None:
         assert "expected" in str(strategy.settled())
 
 
+@pytest.mark.parametrize("worked", [1, 5, 19])
+def test_few_times_among_failures_do_not_end_a_search(worked: int) -> None:
+    """How much times differ is not known yet, so nothing is known of what is to be won."""
+    for seed in range(2):
+        strategy = SurrogateStrategy(SPACE, seed)
+        for number in range(60):
+            config = strategy.ask()
+            assert config is not None
+            strategy.tell(config, Outcome(cost(config) if number % 3 == 0 and number < 3 * worked else None))
+            assert strategy.settled() is None
+
+
+def test_one_time_says_nothing_of_gains() -> None:
+    strategy = SurrogateStrategy(SPACE, 0)
+    for number in range(34):
+        config = strategy.ask()
+        assert config is not None
+        reason = strategy.reason(config)
+        strategy.tell(config, Outcome(1000.0 if number == 30 else None))
+    assert str(reason).startswith("no two times differ so far")
+
+
+def test_times_that_are_all_equal_end_a_search() -> None:
+    for share in (1, 2):  # all work, or each second one
+        strategy = SurrogateStrategy(SPACE, 0)
+        worked = 0
+        while strategy.settled() is None:
+            config = strategy.ask()
+            assert config is not None and worked < 30
+            works = len(str(config)) % share == 0
+            worked += works
+            strategy.tell(config, Outcome(1000.0 if works else None))
+        assert worked >= 20
+
+
+def test_a_search_does_not_wait_for_gains_of_what_fails() -> None:
+    """The larger M and N the faster, up to a sum beyond which all fails and that no product of parameters tells."""
+
+    def time(config: dict[str, Scalar]) -> float | None:
+        m, n, k, stages = (int(config[name]) for name in ("M", "N", "K", "stages"))
+        log = 0.3 * math.log2(m * n) + 0.1 * stages - 0.1 * (config["order"] == "row")
+        return None if m + 2 * n + k * stages > 300 else 1e6 * math.exp(-log)
+
+    space = Space(SPACE.parameters)
+    best = min(found for config in space.configurations() if (found := time(config)) is not None)
+    for seed in range(2):
+        strategy = SurrogateStrategy(space, seed)
+        times: list[float | None] = []
+        while strategy.settled() is None:
+            config = strategy.ask()
+            assert config is not None and len(times) < 160
+            times.append(time(config))
+            strategy.tell(config, Outcome(times[-1]))
+        assert min(found for found in times if found is not None) == best
+
+
 def test_a_search_whose_times_still_fall_is_not_settled() -> None:
     strategy = SurrogateStrategy(SPACE, 0)
     for number in range(60):

@@ -30,13 +30,15 @@ SPREAD = 0.5
 
 @dataclass(frozen=True)
 class Prospect:
-    """A row, and what the model says of it: ``improvement`` of the logarithm of the time that is expected of it, the
-    ``probability`` that it is faster than the best, and its ``variance``, 1 where nothing is known."""
+    """A row, and what the model says of it: ``improvement`` of the logarithm of the time that is expected of it and the
+    ``probability`` that it is faster than the best, both if it works, its ``variance``, 1 where nothing is known, and
+    how probable it is that it ``works``."""
 
     row: Levels
     improvement: float
     probability: float
     variance: float
+    works: float
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,12 @@ class Model:
             return None
         observed = self._observed(history)
         found = outlook(self._times, observed, pool.predicted, *self._with_open(observed, history))
-        weight = found.improvement
+        works = np.ones(len(pool.rows))
         if pool.doubtful:
-            weight = weight * self._validity.probability(_worked(self._labelled(history)))
-        at = int(np.argmax(np.where(fresh, weight, -1.0)))
-        return Prospect(
-            pool.rows[at], float(found.improvement[at]), float(found.probability[at]), float(found.variance[at])
-        )
+            works = self._validity.probability(_worked(self._labelled(history)))
+        at = int(np.argmax(np.where(fresh, found.improvement * works, -1.0)))
+        said = (found.improvement, found.probability, found.variance, works)
+        return Prospect(pool.rows[at], *(float(of_all[at]) for of_all in said))
 
     # -- what is known -----------------------------------------------------------------------------------------
 

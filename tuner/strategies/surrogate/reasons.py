@@ -20,6 +20,8 @@ NAMED = 3
 UNEXPLORED = 0.6
 #: Probability of a gain below which its size says nothing: little is left to try.
 UNLIKELY = 0.01
+#: A probable gain of less than this part is that of a model whose times are all the same, or one alone.
+NO_DIFFERENCE = 1e-7
 
 
 def improvement(
@@ -28,11 +30,7 @@ def improvement(
     """Why the model chose ``candidate``: how probable it is that it is faster than the best so far, by how much it then
     is on average, and what it changes. ``difference``: parameters, their values in the best and in the candidate.
     ``remedy``: what it does about what bounds the best."""
-    if candidate.probability < UNLIKELY:
-        hope = f"expected no gain (p={candidate.probability:.2g})"
-    else:
-        gain = -100 * math.expm1(-candidate.improvement / candidate.probability)
-        hope = f"expected {gain:.{0 if gain >= 10 else 1}f} % better (p={candidate.probability:.2g})"
+    hope = _hope(candidate)
     if remedy is not None:
         hope += f", {remedy}"
     if len(difference) <= NAMED:
@@ -41,3 +39,12 @@ def improvement(
     if candidate.variance > UNEXPLORED:
         return f"{hope}: unexplored region"
     return f"{hope}: {len(difference)} changes from the best"
+
+
+def _hope(candidate: Prospect) -> str:
+    if candidate.probability < UNLIKELY:
+        return f"expected no gain (p={candidate.probability:.2g})"
+    gain = -math.expm1(-candidate.improvement / candidate.probability)
+    if gain < NO_DIFFERENCE:
+        return "no two times differ so far"
+    return f"expected {100 * gain:.{0 if gain >= 0.1 else 1}f} % better (p={candidate.probability:.2g})"

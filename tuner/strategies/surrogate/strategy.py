@@ -33,7 +33,7 @@ class SurrogateStrategy:
     come with measurements, reasons say what a proposal does about what bounds the fastest variant (:mod:`.remedies`).
 
     ``expected_gain`` is by how much, relative to the best time so far, the model expected the last proposal to be
-    faster; None where no model was asked.
+    faster, where what fails is no gain; None where no model was asked.
     """
 
     def __init__(self, space: Space, seed: int, prior: Prior | None = None) -> None:
@@ -101,7 +101,7 @@ class SurrogateStrategy:
         elif self._history.worked:
             candidate = self._model.choose(self._history)
             if candidate is not None:
-                self.expected_gain = candidate.improvement
+                self.expected_gain = candidate.improvement * candidate.works
                 best = self._history.best.row
                 difference = self._grid.difference(best, candidate.row)
                 remedy = self._remedies.of(best, candidate.row)
