@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import DeuteronError, TargetError
+from .lone_lanes import store_lone_lanes
 
 if TYPE_CHECKING:
     from llvmlite.binding import ModuleRef, TargetMachine
@@ -88,6 +89,8 @@ def compile_text(
         builder = llvm.create_pass_builder(target, options)
         passes = _brief_passes() if brief else builder.getModulePassManager()
         passes.run(module, builder)
+        if "@llvm.masked.store." in text and (mended := store_lone_lanes(str(module))) is not None:
+            module = _parse(mended)
         if emit == "object":
             return bytes(target.emit_object(module))
         return str(target.emit_assembly(module)).encode()
