@@ -1,8 +1,9 @@
 """Warps enough to hold the results of products in registers.
 
 A result that a thread cannot hold, or results that a loop carries side by side, are in local memory, and pass through
-registers at every step of the loop. Twice the threads hold half of them each: what a program computes does not depend
-on how many there are.
+registers at every step of the loop. So do those of a batch, which are stored behind the last product; assemblers take
+many seconds for them (18 s for four of 64 by 64 by one warp, 1 s by four). Twice the threads hold half of them each:
+what a program computes does not depend on how many there are.
 """
 
 from __future__ import annotations
@@ -13,23 +14,52 @@ from ..ir.core import Function, Value
 from ..ir.types import Scalar, Tile
 from ..options import Schedule
 from ..target import MOST_REGISTERS
+from ..tile.blocks import BlockStore
 from ..tile.control import For
 from ..tile.matmul import Dot
+from ..tile.memory import Store
+from ..tile.shape import Join, Permute, Reshape
 
 #: With more warps than these a thread has fewer than 128 registers, and a CTA holds no more than before.
 MOST_WARPS = 16
+#: With more warps than these a batch has to be of twice the registers: less of it may be better in local memory than
+#: with more warps (see FEW_WARPS in runtime/variant/pipeline.py).
+FEW_WARPS = 2
 
 
 def with_room(schedule: Schedule, function: Function) -> Schedule:
-    """``schedule`` with as many warps as the largest result of a product needs, and what loops around products carry;
-    as it is where ``maxnreg`` says how many registers a thread shall have."""
+    """``schedule`` with as many warps as the largest result of a product needs, what loops around products carry, and
+    what is stored of a batch; as it is where ``maxnreg`` says how many registers a thread shall have."""
     products = (_bits(op.acc) for op in function.walk() if isinstance(op, Dot))
     loops = (op for op in function.walk() if isinstance(op, For) and any(isinstance(o, Dot) for o in op.body.walk()))
     bits = max(*products, *(sum(map(_bits, loop.inits)) for loop in loops), 0, 0)
+    # Only as it is: what is made of a batch may be made of one product after the other, in few registers.
+    stored = [op.value for op in function.walk() if isinstance(op, Store | BlockStore)]
+    batch = max((_bits(value) for value in stored if _is_batch(value)), default=0)
     warps = schedule.num_warps
-    while bits > 32 * MOST_REGISTERS * 32 * warps and warps < MOST_WARPS and schedule.maxnreg is None:
+    while warps < MOST_WARPS and schedule.maxnreg is None:
+        held = 32 * MOST_REGISTERS * 32 * warps
+        if max(bits, batch if warps <= FEW_WARPS else batch // 2) <= held:
+            break
         warps *= 2
     return replace(schedule, num_warps=warps)
+
+
+def _is_batch(value: Value) -> bool:
+    """Whether products were joined to it, as those of a batch are."""
+    value = _moved(value)
+    if not isinstance(value.op, Join):
+        return False
+    while isinstance(value.op, Join):
+        value = _moved(value.op.lhs)
+    return isinstance(value.op, Dot)
+
+
+def _moved(value: Value) -> Value:
+    """The tile whose elements, in other places, are those of ``value``."""
+    while isinstance(value.op, Reshape | Permute):
+        value = value.op.x
+    return value
 
 
 def _bits(value: Value) -> int:

@@ -62,3 +62,31 @@ def test_results_that_a_loop_carries_side_by_side_are_held_together(to_gpu, shap
     signature = {**dict.fromkeys(("a", "b", "c", "d"), "*fp16:16"), "K": "i32:16"}
     made = to_gpu(TWO_PRODUCTS, signature, {"M": shape[0], "N": shape[1], "BK": 32}, 4, "cuda:90a")
     assert made.num_warps == given
+
+
+BATCH = """
+def batch(a, b, c, B: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, SUM: tl.constexpr):
+    i, m, n = tl.arange(0, B)[:, None, None], tl.arange(0, M)[None, :, None], tl.arange(0, N)[None, None, :]
+    x = tl.load(a + (i * M + m) * K + tl.arange(0, K)[None, None, :])
+    y = tl.load(b + (i * K + tl.arange(0, K)[None, :, None]) * N + n)
+    products = tl.dot(x, y)
+    if SUM:
+        tl.store(c + m * N + n, tl.sum(products, 0)[None])
+    else:
+        tl.store(c + (i * M + m) * N + n, products)
+"""
+
+
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+@pytest.mark.parametrize(
+    "shape, asked, given",
+    [((4, 64, 64, 64), 1, 4), ((2, 64, 64, 64), 1, 2), ((2, 32, 64, 64), 1, 1), ((4, 64, 128, 32), 2, 4),
+     ((4, 128, 64, 32), 4, 4), ((8, 128, 64, 32), 4, 8)],
+)  # fmt: skip
+def test_what_is_stored_of_a_batch_is_held_together(to_gpu, target, shape, asked, given) -> None:
+    constants = {**dict(zip("BMNK", shape, strict=True)), "SUM": False}
+    signature = {**dict.fromkeys("ab", "*bf16:16"), "c": "*fp32:16"}
+    assert to_gpu(BATCH, signature, constants, asked, target).num_warps == given
+    # Of a sum over the batch each product is added when it is there.
+    assert to_gpu(BATCH, signature, {**constants, "SUM": True}, asked, target).num_warps == asked
+    assert to_gpu(BATCH, signature, constants, asked, target, maxnreg=255).num_warps == asked
