@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from .codec import Scalar
+from .codec import Scalar, canonical_json
 from .expression import Expression
 
 Axis: TypeAlias = tuple[str, tuple[Scalar, ...]]
@@ -26,6 +26,13 @@ _CHOICE = 3
 MAX_LISTED = 50_000
 REJECTION_TRIES = 1_000
 RESTARTS = 40
+# How many parameters differ between a point and the next one of a walk: an equation leaves no other value to one alone.
+CHANGED = (2, 2, 2, 3)
+# Steps of a walk before the first draw, so that draws differ, and draws between steps after that: a step takes some
+# milliseconds, and strategies draw by the thousand.
+FIRST_STEPS, DRAWS_A_STEP = 30, 20
+# A walk has come past all that it can reach once so many steps led to nothing new, which takes some seconds.
+WALKED = 4 * MAX_STEPS
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,11 @@ class Meter:
         self.left -= steps
         if self.left < 0:
             raise TooManySteps
+
+    @property
+    def spent(self) -> int:
+        """Steps since the beginning."""
+        return self.most - self.left
 
     def renew(self) -> None:
         """Begin anew."""
@@ -172,8 +184,19 @@ class Component:
             pass
         return struck
 
+    def samples(self, rng: random.Random, start: Callable[[], Mapping[str, Scalar]]) -> Iterator[Mapping[str, Scalar]]:
+        """Random valid points without end. Where drawing finds none (any more), they are those of a walk that begins at
+        the last one, or at ``start()``, valid values of these parameters and maybe of others."""
+        last = None
+        while (point := self.sample(rng)) is not None:
+            yield point
+            last = point
+        reached = _Walk(self, last or {name: start()[name] for name in self.names}, rng)
+        while True:
+            yield reached.draw()
+
     def sample(self, rng: random.Random) -> dict[str, Scalar] | None:
-        """A random valid point, None if there is none."""
+        """A random valid point, None if none is found."""
         if self._listed is not None:
             return rng.choice(self._listed) if self._listed else None
         each = sum(conjunct.expression.nodes for conjunct in self.conjuncts)
@@ -194,6 +217,53 @@ class Component:
         if self.size is None or self.size > MAX_LISTED:
             return None
         return list(walk(self.axes, self.conjuncts, self.constants))
+
+
+class _Walk:
+    """Valid points of a component that are reached from one of them, a few parameters changing at a time."""
+
+    def __init__(self, component: Component, point: Mapping[str, Scalar], rng: random.Random) -> None:
+        self._component, self._rng = component, rng
+        self._at = dict(point)
+        self._axes = [axis for axis in component.axes if len(axis[1]) > 1]
+        self._known: set[str] = set()
+        self._meter = Meter(WALKED)
+        self._points: list[dict[str, Scalar]] = []
+        self._drawn = 0
+        for _ in range(FIRST_STEPS):
+            self._step()
+
+    def draw(self) -> dict[str, Scalar]:
+        """One of the points that the walk came past, at random."""
+        self._drawn += 1
+        if self._drawn % DRAWS_A_STEP == 0 and self._meter.left > 0:
+            self._step()
+        return self._rng.choice(self._points)
+
+    def _step(self) -> None:
+        meter = Meter(MAX_STEPS // RESTARTS)
+        around = self._around(meter)
+        self._meter.left -= meter.spent
+        for point in around:
+            key = canonical_json(point)
+            if key not in self._known:
+                self._known.add(key)
+                self._points.append(point)
+                self._meter.renew()
+        self._at = self._rng.choice(around)
+
+    def _around(self, meter: Meter) -> list[dict[str, Scalar]]:
+        """Valid points that are the present one but for a few parameters: all, or as many as ``meter`` allows."""
+        changed = self._rng.sample(self._axes, min(self._rng.choice(CHANGED), len(self._axes)))
+        shuffled = [(name, tuple(self._rng.sample(choices, len(choices)))) for name, choices in changed]
+        constants = {**self._component.constants, **self._at}
+        found = []
+        try:
+            for other in walk(shuffled, self._component.conjuncts, constants, meter=meter):
+                found.append({**self._at, **other})
+        except TooManySteps:
+            pass
+        return found or [self._at]
 
 
 def components(

@@ -155,6 +155,12 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         held = (Parameter(p.name, (config[p.name],)) if p.name in names else p for p in self.parameters)
         return replace(self, parameters=tuple(held))
 
+    def starting_from(self, config: Configuration) -> Space:
+        """This space with ``config``, a valid configuration, as its default; but parameters with a ``when`` keep their
+        own, which says what they are where they have no effect."""
+        started = (p if p.when is not None else Parameter(p.name, p.choices, config[p.name]) for p in self.parameters)
+        return replace(self, parameters=tuple(started))
+
     @property
     def cartesian_size(self) -> int:
         """How many points the product of the choices has, constraints ignored."""
@@ -214,16 +220,21 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         return not self.violations(config)
 
     def sample(self, rng: random.Random) -> dict[str, Scalar]:
-        """A random valid configuration. Uniform, except in groups of related parameters that are both too large to
-        list and almost empty, where branches are chosen uniformly instead. Raises :class:`SpaceError` if empty."""
+        """The first of :meth:`samples`."""
+        return next(self.samples(rng))
+
+    def samples(self, rng: random.Random) -> Iterator[dict[str, Scalar]]:
+        """Random valid configurations without end. Uniform, except in groups of related parameters that are both too
+        large to list and almost empty, where branches are chosen uniformly instead; if that finds none either, the
+        group is walked through from its default, so that one configuration is like the one before. Raises
+        :class:`SpaceError` where the space is empty, or none is found and no default is valid."""
         self._require_bound()
-        drawn: dict[str, Scalar] = {}
-        for component in self._components:
-            part = component.sample(rng)
-            if part is None:
-                raise self._empty_error()
-            drawn |= part
-        return {name: drawn[name] for name in self.names}
+        groups = [component.samples(rng, self.default) for component in self._components]
+        while True:
+            drawn: dict[str, Scalar] = {}
+            for group in groups:
+                drawn |= next(group)
+            yield {name: drawn[name] for name in self.names}
 
     def nearest(self, preferred: Configuration, meter: Meter | None = None) -> dict[str, Scalar]:
         """``preferred`` if valid, else the valid configuration that keeps the longest prefix of its values; looked for

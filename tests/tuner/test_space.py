@@ -99,6 +99,47 @@ def test_a_group_too_large_and_too_sparse_to_sample_is_an_error_not_a_hang() -> 
         next(space.configurations())
 
 
+THIN = Space(
+    tuple(Parameter(f"p{i}", tuple(range(1, 33)), first) for i, first in enumerate((32, 32, 4, 1, 1, 1))),
+    ("p0 * p1 * p2 * p3 * p4 * p5 == 4096", "p0 >= p1"),
+)
+
+
+def test_a_valid_default_is_enough_to_draw_from_a_group_that_draws_do_not_hit() -> None:
+    """1,976 of 32^6 points are valid: neither points at random nor branches at random lead to one."""
+    assert THIN.count() is None
+    drawn = list(itertools.islice(THIN.samples(random.Random(0)), 400))
+    assert all(map(THIN.contains, drawn))
+    assert len({config_key(config) for config in drawn}) > 80
+    assert all({config[name] for config in drawn} == {1, 2, 4, 8, 16, 32} for name in THIN.names)
+    assert drawn == list(itertools.islice(THIN.samples(random.Random(0)), 400))
+    assert THIN.contains(THIN.sample(random.Random(1)))
+
+
+def test_the_only_valid_point_is_drawn_again_and_again() -> None:
+    only = Space(
+        THIN.parameters, (f"{THIN.constraints[0]} and p0 == p1 + p4 * 31 - 31 and p2 * p3 == 4 and p0 * p2 > 127",)
+    )
+    assert [only.sample(random.Random(seed)) for seed in range(2)] == 2 * [THIN.default()]
+
+
+def test_a_group_that_draws_do_not_hit_needs_a_valid_default() -> None:
+    falling = tuple(Parameter(p.name, p.choices[::-1]) for p in THIN.parameters)
+    space = Space(falling, THIN.constraints)
+    with pytest.raises(SpaceError, match="too large to list") as error:
+        space.sample(random.Random(0))
+    assert "give a default" in str(error.value)
+    started = space.starting_from(THIN.default())
+    assert started.default() == THIN.default() and started.contains(started.sample(random.Random(0)))
+
+
+def test_a_space_starts_from_a_configuration_whose_conditions_hold_as_before() -> None:
+    space = Space((Parameter("a", (0, 1)), Parameter("b", (5, 6, 7), when="a == 1"), Parameter("c", (2, 3))))
+    started = space.starting_from({"a": 1, "b": 7, "c": 3})
+    assert list(started.configurations()) == list(space.configurations())
+    assert started.default() == {"a": 1, "b": 5, "c": 3}
+
+
 @pytest.mark.parametrize("choice", [float("inf"), float("nan"), 1 << 63, -(1 << 70)])
 def test_choices_are_numbers_that_json_holds(choice: float) -> None:
     with pytest.raises(SpaceError, match=f"'A' has the choice {choice!r}"):

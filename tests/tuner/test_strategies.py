@@ -106,6 +106,22 @@ class StrategyConformance:
             strategy.tell(config, Outcome(float(number)))
         assert len(seen) == 60
 
+    def test_a_valid_default_is_enough_where_draws_hit_nothing(self) -> None:
+        """1,976 of 32^6 points are valid."""
+        space = Space(
+            tuple(Parameter(f"p{i}", tuple(range(1, 33)), first) for i, first in enumerate((32, 32, 4, 1, 1, 1))),
+            ("p0 * p1 * p2 * p3 * p4 * p5 == 4096", "p0 >= p1"),
+        )
+        strategy = self.make(space)
+        strategy.tell(space.default(), Outcome(100.0))
+        seen = {config_key(space.default())}
+        for number in range(20):
+            config = strategy.ask()
+            assert config is not None and space.contains(config)
+            seen.add(config_key(config))
+            strategy.tell(config, Outcome(float(number)))
+        assert len(seen) == 21
+
     def test_single_configuration(self) -> None:
         strategy = self.make(Space((Parameter("only", (1,)),)))
         assert strategy.ask() == {"only": 1}

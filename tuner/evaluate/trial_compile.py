@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -49,8 +50,7 @@ def compile_some(
     space = problem.full_space(device)
     chosen = [("default", problem.default(space, device.kind))]
     rng = random.Random(seed)
-    for _ in range(others):
-        config = space.sample(rng)
+    for config in itertools.islice(space.samples(rng), others):
         if config_key(config) not in {config_key(known) for _, known in chosen}:
             chosen.append(("random", config))
     prepare = Prepare(problem.spec, problem.dims, problem.dtype, target)

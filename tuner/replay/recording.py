@@ -54,9 +54,10 @@ class RecordedSpace(Space, frozen=True):
         """One reason when ``config`` was not recorded, else none."""
         return [] if config_key(config) in self._keys else ["not in the recording"]
 
-    def sample(self, rng: random.Random) -> dict[str, Scalar]:
-        """A recorded configuration, uniformly."""
-        return dict(rng.choice(self.recorded))
+    def samples(self, rng: random.Random) -> Iterator[dict[str, Scalar]]:
+        """Recorded configurations, uniformly."""
+        while True:
+            yield dict(rng.choice(self.recorded))
 
     def nearest(self, preferred: Configuration, meter: Meter | None = None) -> dict[str, Scalar]:
         """``preferred`` if it was recorded, else the first of the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 from ..codec import Scalar
@@ -20,8 +21,7 @@ class Unseen:
     """
 
     def __init__(self, space: Space, rng: random.Random) -> None:
-        self._space = space
-        self._rng = rng
+        self._samples = space.samples(rng)
         self._seen: set[str] = set()
         self._pile: list[dict[str, Scalar]] | None = None
         if space.count(LISTED) is not None:
@@ -44,8 +44,7 @@ class Unseen:
                     self.mark(config)
                     return config
             return None
-        for _ in range(REPEATS):
-            config = self._space.sample(self._rng)
+        for config in itertools.islice(self._samples, REPEATS):
             if config in self:
                 self.mark(config)
                 return config

@@ -150,13 +150,15 @@ class Problem:
 
     def searched(self, device: DeviceProperties, target: str | None = None) -> tuple[Space, dict[str, Scalar]]:
         """What is searched on a device: :meth:`full_space`, with parameters held at their values in the default
-        configuration where others would measure the same code again; and those values.
+        configuration where others would measure the same code again; and those values. That configuration is the
+        default of the space.
 
         Held are :meth:`idle_parameters` and, where ``target`` says what the device runs (``cuda:90a``), schedule
         options that turn out to change no code at this shape and dtype (:mod:`.effect`).
         """
         space, idle = self.full_space(device), self.idle_parameters(device.kind)
         default = self.default(space, device.kind)
+        space = space.starting_from(default)
         if target is not None and device.kind == "cuda":
             searched = (p.name for p in space.parameters if p.name in COMPARED and p.name not in idle)
             idle += without_effect(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -17,9 +18,10 @@ from deuteron.tuner.evaluate.messages import Raced, Screened
 from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TrialFinished, TuneEvent, event_from_json
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.progress import event_text, trial_text
-from deuteron.tuner.space import Configuration
+from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.strategies import STRATEGIES, Outcome, RandomStrategy
 from deuteron.tuner.study import run_job
+from deuteron.tuner.user_kernel import resolve_workload
 from deuteron.tuner.workloads import builtin_workload
 
 
@@ -27,6 +29,47 @@ from deuteron.tuner.workloads import builtin_workload
 def test_every_strategy_drives_a_job(fakes: ModuleType, tmp_path: Path, strategy: str) -> None:
     run = fakes.Run(fakes.job(trials=None, strategy=strategy), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert run.records[0].config == {"ROWS": 4, "TILES": 2}
+
+
+THIN = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def scale(x_ptr, y_ptr, n, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, D: tl.constexpr, E: tl.constexpr):
+    offsets = tl.program_id(0) * (A * B) + tl.arange(0, A * B)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, x * (C * D * E), mask=offsets < n)
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [{"name": "x_ptr", "shape": ["n"]}, {"name": "y_ptr", "shape": ["n"], "role": "output"}],
+    "scalars": {"n": "n"},
+    "grid": ["cdiv(n, A * B)"],
+    "space": {
+        "parameters": {"A": CHOICES, "B": CHOICES, "C": CHOICES, "D": CHOICES, "E": CHOICES},
+        "constraints": ["A * B * C * D * E == 4096", "A >= B"],
+    },
+    "defaults": {"any": {"A": 64, "B": 64, "C": 1, "D": 1, "E": 1}},
+}
+""".replace("CHOICES", str([*range(64, 0, -1)]))
+
+
+@pytest.mark.parametrize("strategy", ["random", "surrogate"])
+def test_a_job_searches_a_space_that_draws_do_not_hit_from_its_default(
+    fakes: ModuleType, tmp_path: Path, strategy: str
+) -> None:
+    """670 of 64^5 points are valid. The default is the workload's; its parameters alone lead to no valid point."""
+    (tmp_path / "thin.py").write_text(THIN)
+    workload = resolve_workload(f"{tmp_path / 'thin.py'}:scale")
+    spec = JobSpec(workload, ({"n": 4096},), ("f32",), budget=Budget(16), strategy=strategy)
+    run = fakes.Run(spec, fakes.FakeEvaluator(lambda config: 1000.0 + config["C"] + config["D"]), tmp_path)
+    tried = [trial.config for trial in run.trials if trial.phase == "screen"]
+    assert tried[0] == {"A": 64, "B": 64, "C": 1, "D": 1, "E": 1}
+    assert len({config_key(config) for config in tried}) == len(tried) == 16
+    assert all(math.prod(map(int, config.values())) == 4096 and config["A"] >= config["B"] for config in tried)
 
 
 def test_screened_trials_say_why_they_were_tried(fakes: ModuleType, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class SampledDomain(Domain):
     def __init__(self, grid: Grid, space: Space, seed: int) -> None:
         super().__init__(grid)
         self._space = space
-        self._random = random.Random(seed)
+        self._samples = space.samples(random.Random(seed))
         self._drawn: list[Levels] = []
         self._known: dict[bytes, bool] = {}
 
@@ -116,7 +116,7 @@ class SampledDomain(Domain):
         return None
 
     def _sample(self) -> Levels:
-        row = self.grid.levels(self._space.sample(self._random))
+        row = self.grid.levels(next(self._samples))
         assert row is not None  # noqa: S101 -- what the space draws has its own parameters
         self._known[row.tobytes()] = True
         return row
