@@ -61,7 +61,7 @@ def _setting(variable: str, description: str) -> dict[str, object]:
 
 def _shared(knob: knobs.Knob[Any]) -> dict[str, object]:
     """A setting that the compiler or the tuner has, too."""
-    return {**_setting(knob.name, knob.doc), "parse": knob.parse}
+    return {**_setting(knob.name, knob.doc), "knob": knob}
 
 
 def _number(variable: str, description: str, low: float, high: float) -> dict[str, object]:
@@ -360,11 +360,18 @@ def _seconds(variable: str, text: str) -> float:
 _BY_TYPE: Mapping[str, Callable[[str, str], object]] = {"int": _integer, "float": _seconds, "Path": _path}
 
 
+def _of_knob(knob: knobs.Knob[Any], variable: str, text: str) -> object:
+    try:
+        return knob.parse(text)
+    except ValueError as error:
+        why = ": there is no such home folder" if isinstance(error.__cause__, RuntimeError) else ""
+        raise SettingsError(f"{variable}: {text!r} is not {knob.allowed}{why}", hint="/a/path") from None
+
+
 def _parser(item: Field[Any]) -> Callable[[str, str], object]:
     """From variable and text to value."""
-    shared = item.metadata.get("parse")
-    if shared is not None:
-        return lambda _variable, text: shared(text)
+    if "knob" in item.metadata:
+        return lambda variable, text: _of_knob(item.metadata["knob"], variable, text)
     return _bytes if item.name.endswith("_bytes") else _BY_TYPE.get(str(item.type), _text)
 
 

@@ -131,7 +131,7 @@ def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Arg
     metadata = KernelMetadata(
         program.name, device.target, "", program.num_warps, 1, 1, program.recipe, shared_bytes=program.shared_bytes
     )
-    signature = {q.name: parse_argument_type(str(q.value.type.elem)) for q in function.parameters}
+    signature = {q.name: parse_argument_type(q.value.type.elem.code) for q in function.parameters}
     ptx = nvptx.emit_ptx(program, target)
     code = nvptx.assemble(ptx, target, schedule).image
     kernel = CompiledKernel(metadata, signature, {"cubin": code}, None)
