@@ -145,7 +145,7 @@ def test_nothing_that_is_masked_off_is_written(case):
         np.testing.assert_array_equal(case.run(target), case.expected(), target)
 
 
-@settings(max_examples=25)
+@settings(max_examples=80)
 @example(Case("i32", "u8", 8, 8, 1))
 @given(cases())
 def test_nor_on_a_gpu(case):
