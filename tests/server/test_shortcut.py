@@ -11,11 +11,11 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from stores import context_of
 
 from deuteron.server import ServiceStore, Settings, shortcut
 from deuteron.server.api.configs import LOOKUP_PATH, plain_question
 from deuteron.server.configs import put_record
-from deuteron.server.context import ServiceContext
 from deuteron.server.shortcut import LookupShortcut
 from deuteron.tuner import ConfigRecord
 
@@ -23,11 +23,6 @@ HASH = "a" * 64
 QUESTION = {"kernel": HASH, "device": "cpu", "shape": "M=64,N=64"}
 
 MakeRecord = Callable[..., ConfigRecord]
-
-
-def context_of(client: TestClient) -> ServiceContext:
-    context: ServiceContext = client.app.state.context  # type: ignore[attr-defined]
-    return context
 
 
 @pytest.fixture
