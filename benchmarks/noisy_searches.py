@@ -134,7 +134,8 @@ def search_once(recording: Recording, machine: str, repeats: Repeats, trials: in
         seconds=None,
         seed=seed,
     )
-    final = search_shape(search, Screening(search, default, lambda _: make_strategy("surrogate", space, seed), trials))
+    screening = Screening(search, default, lambda _: make_strategy("surrogate", space, seed), trials)
+    final = search_shape(search, screening, lambda: None)
     decision = choose(final)
     stored = recording.time_ns(decision.stored.config)
     screened = [recording.time_ns(trial.config) for trial in search.trials if trial.phase == "screen"]

@@ -295,7 +295,7 @@ def simulate(job: Job, variant: Variant) -> tuple[str, str]:
 
     def compiled(denied: frozenset[Guard]) -> PtxProgram:
         made = build(replace(variant, denied=tuple(denied)), "llvm")
-        recipe, shared = made.recipe, made.facts["shared_bytes"]
+        recipe, shared = made.recipe, made.shared_bytes
         assert recipe is not None and shared is not None
         text, names = str(made.artifacts["llvm"]), tuple(variant.signature)
         job.program = PtxProgram(text, variant.source.name, names, shared, recipe.threads // 32, recipe)

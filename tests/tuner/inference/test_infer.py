@@ -90,7 +90,7 @@ def test_loops_one_after_the_other_share_rings() -> None:
     asked = {"BLOCK_M": 128, "BLOCK_N": 128, "num_warps": 8, "persistent": False}
     assert [space.contains({**asked, "num_stages": stages}) for stages in (2, 3, 4)] == [True, True, False]
     made = build(subject.variant({**asked, "num_stages": 2}), stop_after="gpu")
-    assert made.facts["num_slots"] == 2
+    assert made.num_slots == 2
 
 
 def test_what_is_offered_changes_code() -> None:
