@@ -71,6 +71,7 @@ def lower(
             returned = run_body(frame)
         except RecursionError:
             raise source.error(f"{source.name} is nested too deeply", source.node) from None
+    function.num_warps = compilation.told_warps
     _check_scopes(function, compilation)
     if returned is not None:
         returns = (node for node in ast.walk(source.node) if isinstance(node, ast.Return) and node.value is not None)
@@ -153,6 +154,7 @@ class Compilation:
         self.sanitize_overflow = sanitize_overflow
         self.target = target
         self.num_warps = num_warps
+        self.told_warps: int | None = None
         #: The kernel's, and those of the functions that were inlined.
         self.sources = list(sources)
         self.depth = 0

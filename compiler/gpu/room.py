@@ -29,7 +29,10 @@ FEW_WARPS = 2
 
 def with_room(schedule: Schedule, function: Function) -> Schedule:
     """``schedule`` with as many warps as the largest result of a product needs, what loops around products carry, and
-    what is stored of a batch; as it is where ``maxnreg`` says how many registers a thread shall have."""
+    what is stored of a batch; as it is where ``maxnreg`` says how many registers a thread shall have, or where the
+    program was told how many warps it has."""
+    if schedule.maxnreg is not None or function.num_warps is not None:
+        return schedule
     products = (_bits(op.acc) for op in function.walk() if isinstance(op, Dot))
     loops = (op for op in function.walk() if isinstance(op, For) and any(isinstance(o, Dot) for o in op.body.walk()))
     bits = max(*products, *(sum(map(_bits, loop.inits)) for loop in loops), 0, 0)
@@ -37,7 +40,7 @@ def with_room(schedule: Schedule, function: Function) -> Schedule:
     stored = [op.value for op in function.walk() if isinstance(op, Store | BlockStore)]
     batch = max((_bits(value) for value in stored if _is_batch(value)), default=0)
     warps = schedule.num_warps
-    while warps < MOST_WARPS and schedule.maxnreg is None:
+    while warps < MOST_WARPS:
         held = 32 * MOST_REGISTERS * 32 * warps
         if max(bits, batch if warps <= FEW_WARPS else batch // 2) <= held:
             break

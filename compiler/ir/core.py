@@ -263,7 +263,8 @@ class FunctionParameter:
 class Function:
     """One kernel. Device functions are inlined by the frontend, so a function is a whole program.
 
-    ``num_warps`` is set from the GPU stage on, when layouts depend on it.
+    ``num_warps`` is set from the GPU stage on, when layouts depend on it; before only where the program was told it,
+    and nothing may change it.
     """
 
     name: str

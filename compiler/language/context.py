@@ -40,6 +40,7 @@ class Context(Protocol):
     sanitize_overflow: bool  # and those that integers did not overflow (see overflow.py)
     target: Target | None  # what is compiled for; None where nothing is
     num_warps: int | None  # warps of a program; None where nothing is compiled
+    told_warps: int | None  # those that the program was told; None where it did not ask
 
     @property
     def builder(self) -> OpEmitter:

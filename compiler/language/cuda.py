@@ -52,6 +52,7 @@ def num_warps() -> int:
     context = current()
     if context.target is None or context.target.kind != "cuda" or context.num_warps is None:
         raise UnsupportedSyntax("programs have warps on GPUs only", hint="ask tl.target_info.is_cuda() first")
+    context.told_warps = context.num_warps
     return context.num_warps
 
 

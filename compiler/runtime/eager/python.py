@@ -177,6 +177,7 @@ class EagerContext:
         self.sanitize_overflow = sanitize_overflow
         self.target: Target | None = None  # nothing is compiled
         self.num_warps: int | None = None
+        self.told_warps: int | None = None
 
     @property
     def builder(self) -> EagerBuilder:

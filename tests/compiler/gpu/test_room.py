@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from deuteron.compiler.options import Schedule
+from deuteron.compiler.runtime.variant.pipeline import build
+from deuteron.compiler.runtime.variant.variant import make_variant
+from deuteron.compiler.source.kernel import KernelSource
 from deuteron.compiler.target import Target
 from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
 
@@ -34,6 +37,18 @@ def test_warps_enough_to_hold_the_result(to_gpu, target, shape, asked, given) ->
 def test_a_number_of_registers_is_taken_at_its_word(to_gpu) -> None:
     made = to_gpu(PRODUCT, SIGNATURE, {"M": 128, "N": 256, "BK": 32}, 4, "cuda:90a", maxnreg=255)
     assert made.num_warps == 4
+
+
+@pytest.mark.parametrize("asked", ["num_warps", "num_threads"])
+def test_what_a_program_was_told_stays_true(asked: str) -> None:
+    """It has as many warps as it was told, where its products would get more."""
+    header = "import deuteron as triton\nimport deuteron.language as tl\n\n@triton.jit\n"
+    told = PRODUCT.lstrip() + f"    tl.store(c + M * N, tl.extra.cuda.{asked}())\n"
+    constants = {"M": 128, "N": 256, "BK": 32}
+    for text, warps in ((PRODUCT.lstrip(), 8), (told, 4)):
+        source = KernelSource.from_text(header + text, "product")
+        variant = make_variant(source, SIGNATURE, constants, "cuda:90a", {"num_warps": 4})
+        assert build(variant, "gpu").num_warps == warps
 
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
