@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from deuteron.tuner.evaluate import comparison
 from deuteron.tuner.evaluate.comparison import BLOCK, DeviceComparison, Judge, device_comparison
 from deuteron.tuner.evaluate.untouched import Untouched
 from deuteron.tuner.workloads import Tolerance
+from deuteron.tuner.workloads.own_kernels import own_kernel, own_source
 from deuteron.tuner.workloads.spec import DTYPES
 from deuteron.tuner.workloads.tolerance import EXACT, Comparison, Expected, tolerance_for
 from deuteron.tuner.workloads.widen import widened
@@ -108,7 +108,7 @@ def test_so_does_the_code_for_gpus(dtype: str, want: str) -> None:
     signature = {"got_ptr": f"*{dtype}:16", "want_ptr": f"*{want}:16", "errors_ptr": "*f64:16", "size": "i64"}
     signature |= {"period": "i64", "relative": "f64", "least": "f64"}
     constants = {"EXACT": dtype == "i32", "REPEATED": False, "BLOCK": block}
-    tile = lower(comparison._source(), signature, constants, target=target)
+    tile = lower(own_source("largest_error"), signature, constants, target=target)
     function = optimize(tile)
 
     def compiled(denied: frozenset[Guard]) -> PtxProgram:
@@ -148,7 +148,7 @@ def test_so_is_it_by_the_code_for_gpus() -> None:
     signature = {"got_ptr": "*u32", "want_ptr": "*u32:16", "errors_ptr": "*f64:16", "size": "i64"}
     signature |= {"period": "i64", "relative": "f64", "least": "f64"}
     constants = {"EXACT": True, "REPEATED": True, "BLOCK": block}
-    function = optimize(lower(comparison._source(), signature, constants, target=target))
+    function = optimize(lower(own_source("largest_error"), signature, constants, target=target))
 
     def compiled(denied: frozenset[Guard]) -> PtxProgram:
         return lower_to_llvm(lower_to_gpu(function, target, schedule, denied), target, schedule)
@@ -192,10 +192,10 @@ def test_a_kernel_that_overlooks_something_is_not_used(
     """Whether it was written or compiled wrong: the host compares instead."""
     expected = Expected("y", np.zeros(10, np.float32), tolerance_for("f32"))
     assert device_comparison(CPU, expected, "f32") is not None
-    text = (files("deuteron.tuner.workloads") / "kernels" / "largest_error.py").read_text()
+    text = own_kernel("largest_error.py", "largest_error").source
     assert line in text
     source = KernelSource.from_text(text.replace(line, mistake), "largest_error")
-    monkeypatch.setattr(comparison, "_source", lambda: source)
+    monkeypatch.setattr(comparison, "own_source", lambda name: source)
     comparison._compiled.cache_clear()
     comparison._sees_what_is_wrong.cache_clear()
     assert device_comparison(CPU, expected, "f32") is None

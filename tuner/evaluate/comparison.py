@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.errors import DeuteronError
@@ -17,8 +16,8 @@ from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype, numpy_dtype
 from deuteron.compiler.runtime.cpu.device import HostArray
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel, compile_variant
 from deuteron.compiler.runtime.variant.variant import make_variant
-from deuteron.compiler.source.kernel import KernelSource
 
+from ..workloads.own_kernels import own_source
 from ..workloads.tolerance import EXACT, Comparison, Expected, Tolerance
 
 if TYPE_CHECKING:
@@ -143,13 +142,6 @@ def _sees_what_is_wrong(device: Device, dtype: str, want: str, exact: bool, repe
 
 
 @functools.cache
-def _source() -> KernelSource:
-    file = "largest_error.py"
-    text = (files("deuteron.tuner.workloads") / "kernels" / file).read_text(encoding="utf-8")
-    return KernelSource.from_text(text, "largest_error", f"deuteron/tuner/workloads/kernels/{file}")
-
-
-@functools.cache
 def _compiled(got: str, want: str, exact: bool, repeated: bool, target: str) -> CompiledKernel:
     """The kernel for arrays of these dtypes, from the cache that all processes share where that has it. What is
     compared with a repeated one may be a part of an array that begins anywhere."""
@@ -163,4 +155,4 @@ def _compiled(got: str, want: str, exact: bool, repeated: bool, target: str) -> 
         "least": "f64",
     }
     constants = {"EXACT": exact, "REPEATED": repeated, "BLOCK": BLOCK}
-    return compile_variant(make_variant(_source(), signature, constants, target, {}))
+    return compile_variant(make_variant(own_source("largest_error"), signature, constants, target, {}))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,9 +18,9 @@ import numpy as np
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel, compile_variant
 from deuteron.compiler.runtime.variant.variant import make_variant
-from deuteron.compiler.source.kernel import KernelSource
 
 from ..measure.gauge import Peaks
+from ..workloads.own_kernels import own_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,17 +127,10 @@ def _is_matrix(values: object) -> bool:
 
 
 @functools.cache
-def _source() -> KernelSource:
-    file = "product.py"
-    text = (files("deuteron.tuner.workloads") / "kernels" / file).read_text(encoding="utf-8")
-    return KernelSource.from_text(text, "product", f"deuteron/tuner/workloads/kernels/{file}")
-
-
-@functools.cache
 def _compiled(target: str, aligned: bool) -> CompiledKernel:
     """The kernel, from the cache that all processes share where that has it; ``aligned``: rows begin at multiples of 16
     elements."""
     size = "i32:16" if aligned else "i32"
     pointers = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*f64:16")
     signature = {**pointers, "rows": "i32", "columns": size, "depth": size, "first_row": "i32"}
-    return compile_variant(make_variant(_source(), signature, BLOCKS, target, {}))
+    return compile_variant(make_variant(own_source("product"), signature, BLOCKS, target, {}))

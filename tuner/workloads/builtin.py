@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-
 from ..space import Parameter, Space
-from .spec import KernelText, Tensor, WorkloadSpec
+from .own_kernels import own_kernel
+from .spec import Tensor, WorkloadSpec
 
 FLOATS = ("f32", "f16", "bf16")
 
@@ -15,16 +14,11 @@ def _fitting(least: int) -> tuple[str, ...]:
     return tuple(f"BLOCK_{dim} <= max({least}, next_power_of_2({dim}))" for dim in "MNK")
 
 
-def _kernel(file: str, name: str) -> KernelText:
-    source = (files("deuteron.tuner.workloads") / "kernels" / file).read_text(encoding="utf-8")
-    return KernelText(name, source, f"deuteron/tuner/workloads/kernels/{file}")
-
-
 def vector_add() -> WorkloadSpec:
     """output = x + y over n elements: pure bandwidth."""
     return WorkloadSpec(
         name="vector_add",
-        kernel=_kernel("vector_add.py", "vector_add_kernel"),
+        kernel=own_kernel("vector_add.py", "vector_add_kernel"),
         dims=("n",),
         dtypes=FLOATS,
         tensors=(
@@ -61,7 +55,7 @@ def softmax() -> WorkloadSpec:
     )
     return WorkloadSpec(
         name="softmax",
-        kernel=_kernel("softmax.py", "softmax_kernel"),
+        kernel=own_kernel("softmax.py", "softmax_kernel"),
         dims=("M", "N"),
         dtypes=FLOATS,
         tensors=(
@@ -101,7 +95,7 @@ def layer_norm() -> WorkloadSpec:
     fits = "BLOCK_SIZE <= max(128, next_power_of_2(N))"
     return WorkloadSpec(
         name="layer_norm",
-        kernel=_kernel("layer_norm.py", "layer_norm_kernel"),
+        kernel=own_kernel("layer_norm.py", "layer_norm_kernel"),
         dims=("M", "N"),
         dtypes=FLOATS,
         tensors=(
@@ -134,7 +128,7 @@ def matmul() -> WorkloadSpec:
     """C = A @ B, row major, f32 accumulation; f32 inputs are multiplied in IEEE precision."""
     return WorkloadSpec(
         name="matmul",
-        kernel=_kernel("matmul.py", "matmul_kernel"),
+        kernel=own_kernel("matmul.py", "matmul_kernel"),
         dims=("M", "N", "K"),
         dtypes=FLOATS,
         tensors=(
