@@ -33,10 +33,15 @@ class Pace:
         self._measuring.append(measure_s)
 
     @property
+    def measuring(self) -> float:
+        """Seconds that a proposal takes on the device of late; 0 as long as nothing is known."""
+        return statistics.median(self._measuring) if self._measuring else 0.0
+
+    @property
     def ahead(self) -> int:
         """Proposals that may wait for the device, compiling or compiled."""
         most = AHEAD * self.workers
         if len(self._measuring) < LEAST:
             return min(FIRST, most)
-        longer = statistics.median(self._compiling) / max(statistics.median(self._measuring), 1e-9)
+        longer = statistics.median(self._compiling) / max(self.measuring, 1e-9)
         return min(min(math.ceil(longer), self.workers) + 2, most)

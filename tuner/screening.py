@@ -13,14 +13,15 @@ from .evaluate.messages import Compiled, Screened
 from .experience import Companions, Course, Start
 from .measure.measurement import TimingProtocol
 from .pace import Pace
-from .races import FINAL_STAGES
+from .races import AFTER_RACE_SECONDS, FINAL_STAGES, RACERS
 from .search_run import SearchRun
 from .space import Configuration, config_key
 from .strategies import Outcome, Strategy
 from .trial import Trial, utc_now
 
-# Share of a time budget that the screen may take.
-SCREEN_SHARE = 0.75
+# Shares of a time budget that are left for race and final: the least, and the most, where they are expected to take
+# longer than the least.
+LEAST_LEFT, MOST_LEFT = 0.25, 0.5
 
 # What a search that starts from others proposes even when its processes took all of its time to start, and for how
 # long: the best known come first.
@@ -88,11 +89,18 @@ class Screening:
             self._screen_one(self._next())
             if self._first_screened_at is None:
                 self._first_screened_at = time.monotonic()
-            if self.search.time_is_up(SCREEN_SHARE) and self.search.ledger.successes() and not self._owes():
+            if self._time_is_up() and self.search.ledger.successes() and not self._owes():
                 break
             if self.course is not None and self.course.over:
                 break
             self._hear()
+
+    def _time_is_up(self) -> bool:
+        """Whether race and final need what is left of the time. In a race each is checked and timed about as long as
+        here."""
+        races = (RACERS + 1) * self._pace.measuring + AFTER_RACE_SECONDS
+        total = self.search.seconds or 0.0
+        return self.search.time_is_up(min(max(races, LEAST_LEFT * total), MOST_LEFT * total))
 
     def _hear(self) -> None:
         """Where companions know more by now, start from that."""

@@ -56,17 +56,19 @@ class SearchRun:
         if self.cancelled():
             raise Cancelled
 
-    def time_is_up(self, share: float) -> bool:
-        """Whether this part of the time is over."""
-        return self.seconds is not None and time.monotonic() - self._began > share * self.seconds
+    def time_is_up(self, after: float) -> bool:
+        """Whether no more than ``after`` is left of the time, in seconds."""
+        return self.seconds is not None and self._left(self.seconds) < after
 
     def seconds_for(self, share: float, usual: float, after: float = 0.0) -> float:
         """What a phase may take: ``share`` of the time that is left, never more than usual. ``after``: seconds of it
         that what follows takes in any case."""
         if self.seconds is None:
             return usual
-        left = self._began + self.seconds - time.monotonic() - after
-        return min(usual, max(0.0, left) * share)
+        return min(usual, max(0.0, self._left(self.seconds) - after) * share)
+
+    def _left(self, seconds: float) -> float:
+        return self._began + seconds - time.monotonic()
 
     def race_seed(self, stage: int) -> int:
         """Of the order of rounds, and in the final of the inputs."""

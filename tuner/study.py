@@ -79,7 +79,7 @@ def local_evaluators(device: str, seconds: float | None = None) -> Iterator[Eval
     with Processes(nursery=shared_nursery()) if device == "cpu" else kept_processes().lent(device) as processes:
 
         def make(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
-            from .evaluate.growth import tried_first  # lazy: help and submissions need no compiler
+            from .evaluate.growth import FirstLarger  # lazy: help and submissions need no compiler
 
             properties = device.properties
             return LocalEvaluator(
@@ -93,7 +93,7 @@ def local_evaluators(device: str, seconds: float | None = None) -> Iterator[Eval
                 processes=processes,
                 ahead=has_room(problem, properties),
                 patience=patience_for(seconds),
-                larger=functools.partial(tried_first, problem, properties),
+                larger=FirstLarger(problem, properties),
             )
 
         yield make

@@ -113,9 +113,9 @@ class JobOptions:
         float | None,
         typer.Option(
             help="Seconds for the whole job, divided evenly among shapes and dtypes: once a configuration works "
-            "nothing is tried after three quarters of a share; race and final are timed in the rest. Nothing is cut "
-            "short: the program's start, the trial under way, and processes, checks and least rounds of race and final "
-            "come on top."
+            "nothing is tried after three quarters of a share, earlier where a race will take longer than the rest, "
+            "but not before half of it; race and final are timed in the rest. Nothing is cut short: the program's "
+            "start, the trial under way, and processes, checks and least rounds of race and final come on top."
         ),
     ] = None
     strategy: Annotated[str, typer.Option(help=f"{', '.join(STRATEGIES)}. Those of Optuna need the extra optuna.")] = (

@@ -189,7 +189,7 @@ def test_what_is_tried_first_is_known_before(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(growth._Growing, "_wrong_at", right)
     assert growth.extend(problem, device, config, seed=3).together
-    first = growth.tried_first(problem, device.properties, config)
+    first = [*growth.FirstLarger(problem, device.properties)(config)]
     assert [larger.dims for larger in first] == tried
     assert [larger.dims[dim] for dim, larger in zip("MNK", first, strict=False)] == [511, 511, 511]
     assert [*first[3].dims.values()] == [511, 511, 511] and len(first) == 4
@@ -201,7 +201,7 @@ def test_sizes_are_cut_no_further_than_constraints_allow() -> None:
     problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 4096, "K": 4096}, "bf16")
     schedule = {"num_warps": 8, "num_stages": 4, "persistent": True}
     config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, **schedule}
-    larger_m, larger_n = growth.tried_first(problem, gpu, config)
+    larger_m, larger_n = growth.FirstLarger(problem, gpu)(config)
     assert larger_m.dims["M"] == 4 * 4096 - 1 and larger_n.dims["N"] == 4 * 4096 - 1
     for larger in (larger_m, larger_n):
         assert larger.full_space(gpu).contains(config)

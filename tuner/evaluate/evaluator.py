@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -109,7 +110,7 @@ class LocalEvaluator:
         processes: Processes | None = None,
         ahead: bool = True,
         patience: float = PREPARE_SECONDS,
-        larger: Callable[[Configuration], Sequence[Problem]] = lambda config: (),
+        larger: Callable[[Configuration], Iterable[Problem]] = lambda config: (),
     ) -> None:
         self.exclusive = kind == "cpu"
         self._processes, self._shared = processes or Processes(), processes is not None
@@ -202,10 +203,11 @@ class LocalEvaluator:
             self._leave_measuring()
             anticipated = self._anticipated.pop(seed) if seed in self._anticipated else None
             self._measuring = anticipated or self._final(seed)
-        self._compile_larger(configs)
         request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
-        answer = self._measuring.request("race", request.to_json(), limit, patience=self._patience)
+        answer = self._measuring.request(
+            "race", request.to_json(), limit, lambda: self._compile_larger(configs), patience=self._patience
+        )
         return Raced.from_json(answer)
 
     def extend(self, config: Configuration, seed: int) -> Extended:
@@ -218,12 +220,12 @@ class LocalEvaluator:
         default, now that nothing else waits for the pool. On a CPU that would disturb what is timed."""
         if self.exclusive:
             return
-        wanted = [
+        wanted = (
             (replace(self._base, dims=problem.dims).to_json(), config)
             for config in (*configs[1:], *configs[:1])
             for problem in self._larger(config)
-        ]
-        self._pool.fill_cache(wanted[:MOST_LARGER])
+        )
+        self._pool.fill_cache([*itertools.islice(wanted, MOST_LARGER)])
 
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""

@@ -9,6 +9,7 @@ the larger one covers the larger axis, and the results differ; if it is not, the
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +51,7 @@ _MARGIN = 64
 
 def extend(problem: Problem, device: Device, config: Configuration, seed: int) -> Extended:
     """Try ``config``, which is right at the shape of ``problem``, at larger ones."""
-    shapes = _LargerShapes(problem, device.properties, config)
+    shapes = _LargerShapes(problem, _rules(problem, device.properties), config)
     growing = _Growing(problem, device, config, seed, time.monotonic() + SECONDS, shapes)
     sizes: dict[str, int] = {}
     doubts: dict[str, str] = {}
@@ -63,28 +64,43 @@ def extend(problem: Problem, device: Device, config: Configuration, seed: int) -
     return Extended("ok", sizes=sizes, doubts=doubts, together=growing.together(list(sizes)))
 
 
-def tried_first(problem: Problem, properties: DeviceProperties, config: Configuration) -> list[Problem]:
-    """The problem at the shapes at which :func:`extend` begins with each dimension and with all, as far as it runs
-    ``config`` on the device there: sizes that are no multiples, which are code of their own."""
-    if problem.spec.reference == INTERPRETER:
-        return []
-    shapes = _LargerShapes(problem, properties, config)
-    first = {dim: larger for dim in problem.dims if (larger := next(shapes.of([dim]), None)) is not None}
-    together = next(shapes.of(list(first)), None) if shapes.must_be_tried_together(list(first)) else None
-    return [*first.values(), *([] if together is None else [together])]
+@dataclass(frozen=True)
+class FirstLarger:
+    """The shapes at which :func:`extend` begins with a configuration of ``problem`` on a device."""
+
+    problem: Problem
+    properties: DeviceProperties
+
+    def __call__(self, config: Configuration) -> Iterator[Problem]:
+        """Larger in each dimension and in all, as far as ``config`` runs there: sizes that are no multiples, which are
+        code of their own. None where the CPU tries them."""
+        if self.problem.spec.reference == INTERPRETER:
+            return
+        shapes = _LargerShapes(self.problem, self._rules, config)
+        first: list[str] = []
+        for dim in self.problem.dims:
+            for larger in itertools.islice(shapes.of([dim]), 1):
+                first.append(dim)
+                yield larger
+        if shapes.must_be_tried_together(first):
+            yield from itertools.islice(shapes.of(first), 1)
+
+    @cached_property
+    def _rules(self) -> Reach:
+        return _rules(self.problem, self.properties)
+
+
+def _rules(problem: Problem, properties: DeviceProperties) -> Reach:
+    return Reach.of(problem.full_space(properties), problem.dims)
 
 
 @dataclass(frozen=True)
 class _LargerShapes:
-    """Shapes larger than that of ``problem`` at which ``config`` is legal."""
+    """Shapes larger than that of ``problem`` at which ``config`` is legal by ``rules``."""
 
     problem: Problem
-    properties: DeviceProperties
+    rules: Reach
     config: Configuration
-
-    @cached_property
-    def _rules(self) -> Reach:
-        return Reach.of(self.problem.full_space(self.properties), self.problem.dims)
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -106,7 +122,7 @@ class _LargerShapes:
                 if found is not None:
                     yield found
                     break
-        if len(dims) == 1 and self._rules.constraints:
+        if len(dims) == 1 and self.rules.constraints:
             edge = self._edge(dims[0])
             found = self._legal({dims[0]: edge}) if edge > self.problem.dims[dims[0]] else None
             if found is not None:
@@ -117,7 +133,7 @@ class _LargerShapes:
         low, high = self.problem.dims[dim], FACTORS[0] * self.problem.dims[dim]
         while low + 1 < high:
             middle = (low + high) // 2
-            if self._rules.broken(self.config, {**self.problem.dims, dim: middle}) is None:
+            if self.rules.broken(self.config, {**self.problem.dims, dim: middle}) is None:
                 low = middle
             else:
                 high = middle
@@ -129,7 +145,7 @@ class _LargerShapes:
         grown = Problem(self.problem.spec, {**self.problem.dims, **sizes}, self.problem.dtype)
         limits = {dim: sizes.get(dim, SMALL_DIM) for dim in grown.dims}
         while (small := cut_problem(grown, limits)).elements <= MOST_ELEMENTS:
-            broken = self._rules.broken(self.config, small.dims)
+            broken = self.rules.broken(self.config, small.dims)
             wrong = [*empty_axes(small), *([] if broken is None else [broken])]
             if not wrong:
                 return small

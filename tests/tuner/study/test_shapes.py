@@ -80,6 +80,25 @@ def test_time_that_a_shape_used_is_gone_for_the_next_one(
     assert abs(5.0 * screens[2048] - share * (100.0 - 5.0 * screens[4096])) <= 7.5
 
 
+@pytest.mark.parametrize(("seconds", "left"), [(1.5, 14.8), (2.0, 19.3), (4.0, 20.0)])
+def test_what_a_race_will_take_is_left_of_the_time(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, left: float
+) -> None:
+    """Nine are checked and timed, and something follows; but at most half of 40 s is left."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    evaluator = fakes.FakeEvaluator(fakes.bowl)
+    screen = evaluator.screen
+
+    def slow(config: Configuration, best_ns: float | None, meanwhile: Callable[[], None]) -> Screened:
+        now[0] += seconds
+        return replace(screen(config, best_ns), check_seconds=seconds - 0.25, measure_seconds=0.25)
+
+    monkeypatch.setattr(evaluator, "screen", slow)
+    run = fakes.Run(fakes.job(trials=None, seconds=40.0), evaluator, tmp_path)
+    assert 40.0 - seconds * sum(t.phase == "screen" for t in run.trials) == pytest.approx(left, abs=seconds)
+
+
 def test_time_budget_ends_screening(fakes: ModuleType, tmp_path: Path) -> None:
     run = fakes.Run(fakes.job(trials=None, seconds=1e-6), fakes.FakeEvaluator(fakes.bowl), tmp_path)
     assert sum(t.phase == "screen" for t in run.trials) == 1
