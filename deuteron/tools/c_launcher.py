@@ -14,6 +14,7 @@ from deuteron.compiler import CompiledKernel
 from deuteron.compiler.errors import LaunchError, SignatureError
 from deuteron.compiler.ir.types import SCALARS
 from deuteron.compiler.launch_recipe import Guard, HostExpression, TensorMap
+from deuteron.compiler.llvm.symbols import symbol_of
 from deuteron.compiler.signature import ArgumentType
 from deuteron.compiler.version import __version__
 
@@ -74,7 +75,7 @@ class CLauncher:
         """The definitions: machine code as bytes, and the functions."""
         images = "\n".join(_image(f"launch_cubin{i}", v.asm["cubin"]) for i, v in enumerate(self.variants))
         table = ", ".join(
-            f'{{launch_cubin{i}, "{v.metadata.name}", {v.metadata.shared}, NULL, NULL}}'
+            f'{{launch_cubin{i}, "{symbol_of(v.metadata.name)}", {v.metadata.shared}, NULL, NULL}}'
             for i, v in enumerate(self.variants)
         )
         about = "\n".join(f"   {line}".replace("*/", "* /") for line in self.about)

@@ -468,3 +468,19 @@ def test_processes_share_compiled_variants(tmp_path: Path, size: str) -> None:
         assert again.stdout == "5\n"
     entries = list((tmp_path / "shared").rglob("*.entry"))
     assert sum(p.stat().st_size for p in entries) <= (1 << 30 if size == "1G" else 20 << 10)
+
+
+@deuteron.jit
+def übernommen(größe, x, BLOCK: tl.constexpr):
+    π = tl.arange(0, BLOCK)
+    tl.store(x + π, tl.load(x + π) + größe)
+
+
+def test_names_may_have_letters_outside_of_ascii() -> None:
+    """Python's may; those of LLVM IR and PTX may not."""
+    x = np.zeros(64, np.float32)
+    kernel = übernommen[(1,)](2.5, x, BLOCK=64)
+    assert (x == 2.5).all() and kernel.name == "übernommen"
+    for target in ("cuda:80", "cuda:90a"):
+        code = deuteron.compile(übernommen, {"größe": "fp32", "x": "*fp32"}, {"BLOCK": 64}, target=target)
+        assert ".entry _u00fcbernommen(" in code.asm["ptx"]

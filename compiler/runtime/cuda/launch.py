@@ -21,6 +21,7 @@ from typing import Any
 
 from ...errors import DeviceError, LaunchError, OutOfResources
 from ...launch_recipe import Guard, LaunchRecipe
+from ...llvm.symbols import symbol_of
 from ...signature import parse_argument_type
 from ...target import Target
 from ...tile.records import RECORDS
@@ -110,7 +111,7 @@ class LoadedOnCuda:
         cuda.make_current(device.index)
         # Never unloaded: a CUDA graph may hold launches of it, and nobody can be asked whether one does.
         self.module = cuda.integer("cuModuleLoadData", self._image)
-        self.function = cuda.integer("cuModuleGetFunction", self.module, kernel.metadata.name.encode())
+        self.function = cuda.integer("cuModuleGetFunction", self.module, symbol_of(kernel.metadata.name).encode())
         if self._shared > _SHARED_WITHOUT_OPT_IN:
             attribute = cuda.bindings().CUfunction_attribute
             cuda.call(

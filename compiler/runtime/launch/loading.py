@@ -10,6 +10,7 @@ from typing import Any
 from ... import knobs
 from ...errors import DeviceError
 from ...launch_recipe import Guard
+from ...llvm.symbols import symbol_of
 from ...tile.records import RECORDS_TYPE
 from ..cpu.device import usable_cores
 from ..cuda.launch import load_on_cuda
@@ -46,7 +47,7 @@ class LoadedOnCpu:
         from ...targets import cpu  # lazy: loads LLVM
 
         self.device = device
-        self._kernel = cpu.load(kernel.code(), kernel.metadata.name)
+        self._kernel = cpu.load(kernel.code(), symbol_of(kernel.metadata.name))
         self._types = [kind.tile for kind in kernel.signature.values()]
         self._cooperative = kernel.metadata.recipe.cooperative
         if kernel.metadata.recipe.scopes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ...errors import TargetError
 from ...ir.core import Function
 from ...llvm import driver
+from ...llvm.symbols import symbol_of
 from ...llvm.text import FunctionText, ModuleText, bytes_constant
 from ...llvm.typed import Typed, constant
 from ...options import Schedule
@@ -63,7 +64,7 @@ def lower_to_llvm(function: Function, schedule: Schedule, processor: Processor |
         "ptr noalias readonly %arguments, i64 %first, i64 %last, ptr noalias readonly %grid,"
         " ptr noalias align 64 %scratch, ptr noalias %status"
     )
-    text = FunctionText(module, f"define void @{function.name}({parameters}) nounwind")
+    text = FunctionText(module, f"define void @{symbol_of(function.name)}({parameters}) nounwind")
     low = CpuLowering(module, text, make_plan(function), schedule, processor)
     _emit_entry(low, function)
     _emit_info(low)

@@ -18,6 +18,7 @@ from ...ir.rules import RuleSet
 from ...ir.types import Element, Pointer, Scalar
 from ...layout import LinearLayout, shift_terms
 from ...llvm.lines import SourceLines
+from ...llvm.symbols import symbol_of
 from ...llvm.text import FunctionText, ModuleText, float_constant
 from ...options import Schedule
 from ...tile.axis import AxisFacts, analyze
@@ -334,9 +335,9 @@ def lower_kernel(
         state.text.after = lines.after(None)
     parameters = [_parameter(state, p, f"%a{i}") for i, p in enumerate(function.parameters)]
     declared = ", ".join([*parameters, *machine.hidden_parameters(state)])
-    state.text.header = (
-        f"define {machine.calling_convention} void @{function.name}({declared}) #0{lines.of_kernel if lines else ''}"
-    )
+    attributes = f"#0{lines.of_kernel}" if lines else "#0"
+    symbol = symbol_of(function.name)
+    state.text.header = f"define {machine.calling_convention} void @{symbol}({declared}) {attributes}"
     machine.begin(state)
     state.lower_block(function.body)
     machine.end(state)
