@@ -39,6 +39,16 @@ def _fma(x: Array, y: Array, z: Array) -> Array:
     return fused(x, y, z, _FLOATS[x.dtype])
 
 
+def _pick_bytes(low: Array, high: Array, places: Array) -> Array:
+    """PTX's prmt.b32 in its default mode: four bits say which of eight bytes each byte is (the fourth, for signs, is
+    not known here)."""
+    if np.any(places & 0x8888):
+        raise SimulationError("prmt copies signs, which the simulator does not know")
+    pool = np.stack([low, high], axis=-1).astype(np.int32).view(np.uint8)
+    picks = places[:, None] >> np.arange(0, 16, 4) & 7
+    return np.ascontiguousarray(np.take_along_axis(pool, picks, axis=1)).view(np.int32)[:, 0]
+
+
 def _exp2(x: Array) -> Array:
     """Rounded once: what NumPy makes of f32 differs from processor to processor."""
     with np.errstate(all="ignore"):
@@ -95,6 +105,7 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.fma": _fma,
     "llvm.copysign": np.copysign,
     "llvm.nvvm.fma.rm.f": _fma_down,
+    "llvm.nvvm.prmt": _pick_bytes,
     "llvm.nvvm.div.full": lambda x, y: x / y,
     "llvm.nvvm.ex2.approx.f": _exp2,
     "llvm.nvvm.ex2.approx.ftz.f": _exp2_flushed,

@@ -205,13 +205,16 @@ class PtxMachine(PtxMemory):
         made = state.text.asm([word], f"cvt.rz.{to.code}.{spelled} $0, $1;", constraints, [(name, x)], effects=False)[0]
         return state.text.op(f"bitcast i16 {made} to half") if to == F16 else made
 
-    def widen_e4m3(self, state: simt.Lowering, x: str) -> str:
+    def widen_e4m3(self, state: simt.Lowering, pair: str) -> str:
         """``cvt.rn.f16x2.e4m3x2``, from sm_89 on."""
         self._require_eight_bit(F8E4M3)
-        wide = state.text.op(f"zext i8 {x} to i16")
-        pair = state.text.asm(["i32"], "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", [("i16", wide)], effects=False)
-        low = state.text.op(f"trunc i32 {pair[0]} to i16")
-        return state.text.op(f"bitcast i16 {low} to half")
+        made = state.text.asm(["i32"], "cvt.rn.f16x2.e4m3x2 $0, $1;", "=r,h", [("i16", pair)], effects=False)[0]
+        return state.text.op(f"bitcast i32 {made} to <2 x half>")
+
+    def pick_bytes(self, state: simt.Lowering, low: str, high: str, places: int) -> str:
+        """``prmt.b32``."""
+        operands = [("i32", low), ("i32", high), ("i32", str(places))]
+        return state.text.call("i32", "llvm.nvvm.prmt", operands)
 
     def narrow_to_eight_bit(self, state: simt.Lowering, low: str, high: str, to: Scalar) -> str:
         """``cvt.rn.satfinite``, from sm_89 on; it takes the upper one first."""

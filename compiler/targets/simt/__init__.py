@@ -17,6 +17,7 @@ from . import (  # noqa: F401  (each registers its rules)
     reduction,
     scan,
     shape,
+    widening,
 )
 from .lowering import RULES, Lowering, lower_kernel
 from .machine import SimtTarget

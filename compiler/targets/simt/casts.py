@@ -5,14 +5,15 @@ from __future__ import annotations
 from ...errors import UnsupportedOp
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, Pointer, Scalar
 from ...tile.elementwise import Bitcast, Cast
-from .lowering import Lowering, elementwise
+from .lowering import Lowering, element_rule, elementwise
 from .registers import register_type
 
 _EIGHT_BIT = (F8E4M3, F8E5M2)
 
 
-@elementwise(Cast)
-def _cast(state: Lowering, op: Cast, args: list[str]) -> str:
+@element_rule(Cast)
+def cast_one(state: Lowering, op: Cast, args: list[str]) -> str:
+    """One element; :mod:`.widening` has the rule for tiles."""
     source, to = op.x.type.scalar, op.to
     if not isinstance(to, Scalar):
         raise UnsupportedOp("numbers are not cast to pointers", location=op.location)
@@ -117,7 +118,8 @@ def _eight_bit_toward_zero(state: Lowering, exact: str, code: str, to: Scalar) -
 
 def _widen_eight_bit(state: Lowering, x: str, source: Scalar) -> str:
     if source == F8E4M3:
-        return state.machine.widen_e4m3(state, x)
+        pair = state.machine.widen_e4m3(state, state.text.op(f"zext i8 {x} to i16"))
+        return state.text.op(f"extractelement <2 x half> {pair}, i32 0")
     # An e5m2 number is the upper byte of the f16 of the same value.
     wide = state.text.op(f"zext i8 {x} to i16")
     return state.text.op(f"bitcast i16 {state.text.op(f'shl i16 {wide}, 8')} to half")

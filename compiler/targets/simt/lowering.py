@@ -58,8 +58,22 @@ def elementwise(
     def register(
         function: Callable[[Lowering, OpT, list[str]], str],
     ) -> Callable[[Lowering, OpT, list[str]], str]:
-        ELEMENT_RULES[kind] = cast(ElementRule, function)
         RULES(kind)(_lower_elementwise)
+        return element_rule(kind)(function)
+
+    return register
+
+
+def element_rule(
+    kind: type[OpT],
+) -> Callable[[Callable[[Lowering, OpT, list[str]], str]], Callable[[Lowering, OpT, list[str]], str]]:
+    """Register a function from one element of each operand to one of the result for ``kind``, whose tiles have a rule
+    of their own."""
+
+    def register(
+        function: Callable[[Lowering, OpT, list[str]], str],
+    ) -> Callable[[Lowering, OpT, list[str]], str]:
+        ELEMENT_RULES[kind] = cast(ElementRule, function)
         return function
 
     return register

@@ -222,8 +222,14 @@ class SimtTarget(ABC):
         """``x`` rounded towards zero: from integers of 32 and 64 bits or f64 to f32, from f32 to f16."""
 
     @abstractmethod
-    def widen_e4m3(self, state: Lowering, x: str) -> str:
-        """The f16 that equals an f8e4m3 (i8); raises UnsupportedOp where the target has no such conversion."""
+    def widen_e4m3(self, state: Lowering, pair: str) -> str:
+        """The two f16 that equal two f8e4m3, the first in the lower byte of an i16; raises UnsupportedOp where the
+        target has no such conversion."""
+
+    @abstractmethod
+    def pick_bytes(self, state: Lowering, low: str, high: str, places: int) -> str:
+        """A word (i32) of four bytes of two others: each four bits of ``places``, the lowest first, are the number of a
+        byte of ``low`` (0 to 3) or ``high`` (4 to 7)."""
 
     @abstractmethod
     def narrow_to_eight_bit(self, state: Lowering, low: str, high: str, to: Scalar) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 
 import ml_dtypes
 import numpy as np
@@ -77,6 +78,36 @@ def test_casts(from_text, simulated, check_ptx, rng, source, to) -> None:
     wanted = x.astype(np.float64).astype(DTYPES[to])  # ml_dtypes and NumPy round to nearest even
     np.testing.assert_array_equal(y.astype(np.float64), wanted.astype(np.float64))
     check_ptx(sample)
+
+
+@pytest.mark.parametrize("to", ["fp16", "bf16", "fp32"])
+@pytest.mark.parametrize("source", ["i8", "u8", "fp8e4nv", "fp8e5"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_every_byte_is_a_float(from_text, simulated, check_ptx, source: str, to: str, turned: bool) -> None:
+    """Four at a time, whether they lie side by side or are those of a column; and never by an instruction that
+    converts one integer."""
+    sample = from_text(
+        f"""
+def k(x_ptr, y_ptr):
+    i, j = tl.arange(0, 32)[:, None], tl.arange(0, 32)[None, :]
+    x = tl.load(x_ptr + {"j * 32 + i" if turned else "i * 32 + j"})
+    tl.store(y_ptr + i * 32 + j, x.to(y_ptr.dtype.element_ty))
+""",
+        {"x_ptr": f"*{source}:16", "y_ptr": f"*{to}:16"},
+        {},
+    )
+    x = np.tile(np.arange(256, dtype=np.uint8).view(DTYPES[source]), 4).reshape(32, 32)
+    y = np.zeros((32, 32), DTYPES[to])
+    with np.errstate(invalid="ignore"):
+        simulated(sample, (1,), [x.T.copy() if turned else x, y])
+    with np.errstate(invalid="ignore"):  # NaNs that signal
+        wanted = x.astype(np.float64)
+        np.testing.assert_array_equal(y.astype(np.float64), wanted)
+    np.testing.assert_array_equal(np.signbit(y), np.signbit(wanted))
+    if source != "fp8e4nv":
+        check_ptx(sample, "cuda:80")
+    ptx = check_ptx(sample)
+    assert not re.search(r"cvt\.rn\.\w+\.[su](8|16|32)", ptx)
 
 
 def test_fp8_needs_sm_89(from_text) -> None:

@@ -25,8 +25,8 @@ from .targets import standardised
 TRIED_FIRST = 4
 #: Evaluations of the log that are used: the fastest ones.
 USED = 400
-#: The kernel's parameters are fitted to so many of them, evenly spaced from the fastest to the slowest: these show which
-#: coordinates matter, and the time of a fit grows with the cube. All of them then say what is predicted.
+#: The kernel's parameters are fitted to so many of them, evenly spaced from the fastest to the slowest, which show what
+#: coordinates matter: the time of a fit grows with the cube. All of them then say what is predicted.
 FITTED = 150
 #: Fewer evaluations than this say too little.
 LEAST = 5
