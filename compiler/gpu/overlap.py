@@ -18,6 +18,7 @@ from .legality import has_room_for, traits_of
 from .persistent import deciding_axes, make_persistent
 from .residency import (
     better_by_two,
+    computes_operand,
     economised,
     lonely_with_producer,
     registers_between_products,
@@ -106,9 +107,13 @@ def fill_rings(work: GpuWork) -> None:
         moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
         work.producer_warps = expand_roles(work.function, work.streams, moves_registers, _resident_ctas(work))
     if not work.producer_warps:
-        streams = work.streams
-        if not any(_of_warp_group(work, dot) for dot in _dots(work)):
-            streams = [economised(stream, work.target, work.schedule) for stream in streams]
+        fly = any(_of_warp_group(work, dot) for dot in _dots(work))
+        streams = [
+            economised(stream, work.target, work.schedule, refilled=not fly)
+            if not fly or computes_operand(stream)
+            else stream
+            for stream in work.streams
+        ]
         expand_multistage(work.function, streams, lambda dot: _of_warp_group(work, dot))
     work.guards = tuple(dict.fromkeys((*work.guards, *work.descriptors.guards)))
 

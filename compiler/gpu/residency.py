@@ -41,14 +41,23 @@ TURNED_PRODUCTS = 2
 SHORT_DEPTH_BYTES = 64
 
 
-def economised(stream: Stream, target: Target, schedule: Schedule) -> Stream:
-    """The stream with a slot less, each filled again as soon as it is read, where that lets an SM hold another
-    CTA; else as it is. As many copies are under way when a product waits for its tiles."""
-    leaner = replace(stream, slots=stream.slots - 1, refilled=True)
+def economised(stream: Stream, target: Target, schedule: Schedule, *, refilled: bool = True) -> Stream:
+    """The stream with a slot less, where that lets an SM hold another CTA; else as it is. If slots are ``refilled``,
+    each is filled again as soon as it is read, and as many copies are under way when a product waits for its tiles."""
+    leaner = replace(stream, slots=stream.slots - 1, refilled=refilled)
     if leaner.slots < 2:
         return stream
     held, more = (_ctas(made, target, schedule) for made in (stream, leaner))
     return leaner if more > held else stream
+
+
+def computes_operand(stream: Stream) -> bool:
+    """Whether its loop has one product, the second operand of which threads make of what is brought, as of weights of
+    few bits. The tensor cores wait for them, which another CTA hides: with weights of 4 bits in i32 two CTAs of two
+    slots take 0.80 of the time of one of three (benchmarks/results/2026-11-28-h200-suspects)."""
+    loads = {load.result for load in stream.loads}
+    dots = [op for op in stream.loop.body.ops if isinstance(op, Dot)]
+    return len(dots) == 1 and unpermuted(dots[0].b) not in loads
 
 
 def _ctas(stream: Stream, target: Target, schedule: Schedule) -> int:

@@ -96,6 +96,38 @@ def test_a_slot_less_where_another_cta_fits(
         assert {op.pending for op in loop.body.ops if isinstance(op, Receive)} == {wanted - 1}
 
 
+WEIGHTS = """
+def product(a, b, c, M, N, K, DECODE: tl.constexpr):
+    m, n, k = tl.arange(0, 64), tl.program_id(0) * 128 + tl.arange(0, 128), tl.arange(0, 64)
+    acc = tl.zeros((64, 128), tl.float32)
+    for s in range(0, K, 64):
+        x = tl.load(a + m[:, None] * K + s + k[None, :])
+        w = tl.load(b + ((s + k[:, None]) // 8) * N + n[None, :])
+        if DECODE:
+            w = (w >> (k[:, None] % 8) * 4) & 15
+        acc = tl.dot(x, w.to(tl.float16), acc)
+    tl.store(c + m[:, None] * N + n[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "stored", "stages", "wanted"),
+    [
+        ("cuda:90a", "i32", 3, 2),  # 40 KiB a slot
+        ("cuda:90a", "i32", 2, 2),
+        ("cuda:90a", "i32", 5, 5),  # 200 KiB, and with a slot less no other CTA fits
+        ("cuda:90a", "fp16", 3, 3),  # nothing to wait for between copy and product
+    ],
+)
+def test_a_slot_less_where_threads_make_the_operand(
+    from_text: Callable[..., Any], target: str, stored: str, stages: int, wanted: int
+) -> None:
+    """Of a product that goes on by itself."""
+    types = {"a": "*fp16:16", "b": f"*{stored}:16", "c": "*fp32:16", "M": "i32", "N": "i32:16", "K": "i32:16"}
+    made = from_text(WEIGHTS, types, {"DECODE": stored == "i32"}, warps=4, num_stages=stages)
+    assert slots(made.gpu(target)) == wanted
+
+
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
 @pytest.mark.parametrize("stages", [2, 3, 5])
 @pytest.mark.parametrize("depth", [0, 16, 32, 144, 240])
@@ -108,7 +140,7 @@ def test_results(
     depth: int,
 ) -> None:
     """With fewer iterations than slots, as many, and more; the loop comes round twice."""
-    monkeypatch.setattr(overlap, "economised", lambda stream, *_: replace(stream, slots=stages, refilled=True))
+    monkeypatch.setattr(overlap, "economised", lambda stream, *_, **__: replace(stream, slots=stages, refilled=True))
     made = from_text(KERNEL, SIGNATURE, {"M": 16, "N": 32, "B": 32})
     rng = np.random.default_rng(depth)
     a = rng.integers(-3, 4, (40, 240)).astype(np.float16)
