@@ -7,6 +7,7 @@ load when they are first used: importing this package loads no other.
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
     from deuteron.tools import set_allocator as set_allocator
     from deuteron.tuner import Workload as Workload
     from deuteron.tuner import tuned as tuned
+
+_BESIDE, _CHECKOUT = Path(__file__).parent, Path(__file__).parents[1]
+if not (_BESIDE / "compiler").exists() and (_CHECKOUT / "compiler").is_dir():
+    # In the folder of a checkout, Python finds this package before the one that is installed: its rooms are there, too.
+    __path__.append(str(_CHECKOUT))
 
 _FROM_COMPILER = (
     "CompilationError CompiledKernel Config DeuteronError JITFunction KernelSource LaunchError OutOfResources "
