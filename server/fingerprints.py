@@ -21,7 +21,9 @@ _SETTLE: dict[str, object] = {"settle": False}
 def fingerprints(body: JobBody) -> tuple[str, ...]:
     """The sha256 of a submission that is to be remembered, then those that services of before wrote of the same one."""
     said = body.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    budget = said.get("budget", _NO_BUDGET)
+    budget = _NO_BUDGET
+    if "budget" in body.model_fields_set:
+        budget = body.budget.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     return tuple(_sha256({**_LEFT_OUT, **said, "budget": whole}) for whole in ({**_SETTLE, **budget}, budget))
 
 

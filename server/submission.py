@@ -8,6 +8,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import DeviceError
 from deuteron.tuner import JobSpec, shape_key
@@ -78,7 +80,7 @@ def _store_job(
                 kernel_name=kernel.name,
                 kernel_hash=kernel.hash,
                 device=spec.device,
-                spec=json.dumps(spec.to_json()),
+                spec=json.dumps(_within_trials(spec, context.settings.max_trials).to_json()),
                 trials_total=_trials_total(spec),
             )
         )
@@ -168,11 +170,12 @@ def _check_size(context: ServiceContext, spec: JobSpec) -> None:
             f"the shape {longest[:40]}... has {len(longest)} characters",
             hint=f"at most {MOST_SHAPE_KEY}: fewer dims, or shorter names",
         )
-    if _trials_total(spec) > settings.max_trials:
+    trials = _trials_total(spec) or pairs  # the default of each is always tried
+    if trials > settings.max_trials:
         raise HttpProblem(
             422,
             "job-too-large",
-            f"the budget allows {_trials_total(spec)} trials",
+            f"the budget allows {trials} trials",
             hint=f"at most {settings.max_trials}; lower budget.trials or split the job",
         )
 
@@ -189,5 +192,14 @@ def _check_device(context: ServiceContext, device: str) -> None:
         )
 
 
+def _within_trials(spec: JobSpec, most: int) -> JobSpec:
+    """A job that leaves its trials out would search whole spaces, which may have no end: it gets what jobs may have."""
+    if spec.budget.trials is not None:
+        return spec
+    each = most // (len(spec.shapes) * len(spec.dtypes))
+    return replace(spec, budget=replace(spec.budget, trials=each))
+
+
 def _trials_total(spec: JobSpec) -> int:
+    """The most that will be screened, 0 where the job does not say."""
     return (spec.budget.trials or 0) * len(spec.shapes) * len(spec.dtypes)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from msgspec import UNSET, UnsetType, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
+
+from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 
 from .codec import Document, Finite, canonical_json, expect_object, without_nulls
 from .errors import JobError, SchemaError
@@ -16,6 +19,8 @@ from .strategies import DEFAULT_STRATEGY
 from .workloads import Problem, WorkloadSpec, workload_from_json
 
 MAX_SHAPES = 256
+#: Of jobs that say nothing of a budget.
+DEFAULT_TRIALS = 100
 MAX_SEED = 2**32 - 1
 
 
@@ -27,7 +32,7 @@ class Budget(Document, frozen=True, forbid_unknown_fields=True):
 
     noun: ClassVar[str] = "budget"
 
-    trials: int | None = 100
+    trials: int | None = DEFAULT_TRIALS
     seconds: Finite | None = None
     settle: bool | UnsetType = UNSET  # left out of the JSON unless set: digests of jobs without it stay as they were
 
@@ -50,7 +55,8 @@ class Budget(Document, frozen=True, forbid_unknown_fields=True):
 
 
 class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
-    """Tune ``workload`` for every shape and dtype on ``device`` ("cpu", "cuda:0").
+    """Tune ``workload`` for every shape and dtype on ``device`` ("cpu", "cuda:0"). A shape or dtype that is given twice
+    is there once; dtypes may have Triton's, NumPy's or torch's names.
 
     ``strategy``: a name of :data:`deuteron.tuner.strategies.STRATEGIES`. The same ``seed`` gives the same proposals.
     Raises :class:`JobError`, :class:`~.errors.WorkloadError` when shapes or dtypes do not fit the workload.
@@ -72,6 +78,8 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
                 "a job names at least one shape and one dtype",
                 hint=f"dims of {self.workload.name}: {', '.join(self.workload.dims)}",
             )
+        force_setattr(self, "shapes", _each_once(self.shapes))
+        force_setattr(self, "dtypes", tuple(dict.fromkeys(map(_own_name, self.dtypes))))
         if len(self.shapes) * len(self.dtypes) > MAX_SHAPES:
             raise JobError(f"a job has at most {MAX_SHAPES} pairs of shape and dtype", hint="several jobs")
         if not 0 <= self.seed <= MAX_SEED:
@@ -115,6 +123,21 @@ class JobSpec(Document, frozen=True, forbid_unknown_fields=True):
         if "budget" in fields:
             fields["budget"] = Budget.from_json(fields["budget"], f"{where}.budget")
         return {"shapes": workload.shapes, "dtypes": workload.dtypes[:1], **fields, "workload": workload}
+
+
+def _each_once(shapes: Iterable[Mapping[str, int]]) -> tuple[Mapping[str, int], ...]:
+    """A shape has one search and one record; lists that programs write repeat some."""
+    found: dict[str, Mapping[str, int]] = {}
+    for shape in shapes:
+        found.setdefault(shape_key(shape), shape)
+    return tuple(found.values())
+
+
+def _own_name(dtype: str) -> str:
+    try:
+        return canonical_dtype(dtype)
+    except LaunchError:  # the workload says which ones it has
+        return dtype
 
 
 def shape_key(shape: Mapping[str, int]) -> str:

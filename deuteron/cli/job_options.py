@@ -139,7 +139,7 @@ class JobOptions:
             shapes=tuple(sizes) or spec.shapes,
             dtypes=tuple(self.dtype) or spec.dtypes[:1],
             device=self.device,
-            budget=Budget(self.trials if self.trials is not None else 100, self.seconds),
+            budget=Budget(seconds=self.seconds) if self.trials is None else Budget(self.trials, self.seconds),
             strategy=self.strategy,
             seed=self.seed,
         )

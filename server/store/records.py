@@ -37,7 +37,8 @@ class StoredKernel:
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """What a submission fixes. ``spec`` is a JobSpec as JSON; ``trials_total`` the most it will screen."""
+    """What a submission fixes. ``spec`` is a JobSpec as JSON; ``trials_total`` the most it will screen,
+    0 where it does not say."""
 
     id: str
     kernel_name: str

@@ -83,9 +83,10 @@ def test_a_search_starts_from_an_earlier_one(run, tmp_path: Path):
 
 
 def test_several_shapes_and_dtypes(run, tmp_path: Path):
+    """What is given twice, by whatever name, is one search."""
     ran = run(
-        *("tune", "vector_add", "--shape", "n=4096", "--shape", "n=5000"),
-        *("--dtype", "f32", "--dtype", "f16", "--trials", "2", "--seconds", "8"),
+        *("tune", "vector_add", "--shape", "n=4096", "--shape", "n=5000", "--shape", "n=4_096"),
+        *("--dtype", "f32", "--dtype", "f16", "--dtype", "float32", "--trials", "2", "--seconds", "8"),
         *("--out", tmp_path / "out"),
     )
     assert ran.code == 0, ran.err

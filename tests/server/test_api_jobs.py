@@ -8,16 +8,18 @@ import json
 import os
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
+from deuteron.server import Settings
 from deuteron.server.api.schemas.jobs import JobBody
 from deuteron.server.fingerprints import fingerprints
 from deuteron.server.store.idempotency import IdempotencyKeys
 from deuteron.server.store.jobs import Jobs
-from deuteron.tuner import builtin_workload
+from deuteron.tuner import Budget, builtin_workload
 from deuteron.tuner.codec import canonical_json
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
@@ -88,16 +90,20 @@ def test_idempotency_key(client: TestClient) -> None:
 
 _BUDGETS: list[Any] = [
     *(None, {}, {"trials": 4}, {"trials": 50}, {"trials": 50.0, "seconds": 2}, {"trials": None, "seconds": None}),
-    *({"settle": False}, {"seconds": 60, "settle": True}, {"trials": 50, "settle": False}),
+    *({"trials": 100}, {"settle": False}, {"seconds": 60, "settle": True}, {"trials": 50, "settle": False}),
 ]
 
 
 @pytest.mark.parametrize("budget", _BUDGETS)
 @pytest.mark.parametrize("rest", [{}, {"seed": 0, "device": "cpu"}, {"seed": 3, "strategy": "random", "dtypes": None}])
 def test_bodies_have_the_fingerprints_that_services_of_before_gave_them(budget: Any, rest: dict[str, Any]) -> None:
-    """Those of 22 November on wrote every field with its default, and those of before did not know `settle`."""
-    body = JobBody.model_validate({**JOB, **rest, **({} if budget is None else {"budget": budget})})
+    """Those of 22 November on wrote every field with its default, and those of before did not know `settle`. A job
+    without a budget had 50 trials then."""
+    said = {**JOB, **rest, "budget": budget}
+    body = JobBody.model_validate({name: value for name, value in said.items() if value is not None})
     whole = body.model_dump(mode="json", exclude_none=True)
+    if budget is None:
+        whole["budget"]["trials"] = 50
     without = {**whole, "budget": {k: v for k, v in whole["budget"].items() if k != "settle" or v}}
     written = [hashlib.sha256(canonical_json(document).encode()).hexdigest() for document in (whole, without)]
     assert fingerprints(body) == tuple(written)
@@ -113,6 +119,36 @@ def test_a_key_of_an_older_service_finds_its_job(client: TestClient) -> None:
     assert (again.status_code, again.json()["id"]) == (202, job["id"])
     settling = {**body, "budget": {**body["budget"], "settle": True}}
     assert client.post("/v1/jobs", json=settling, headers={"Idempotency-Key": "o1"}).status_code == 422
+
+
+def test_a_job_that_leaves_its_trials_out_gets_what_the_service_allows(
+    settings: Settings, open_client: Callable[..., TestClient]
+) -> None:
+    client = open_client(replace(settings, max_trials=150))
+    two = {"shapes": [{"M": 64, "N": 64}, {"M": 64, "N": 128}]}
+    for changes, trials, total in (
+        ({"budget": {}}, 150, 0),
+        ({"budget": {"seconds": 1e9}}, 150, 0),
+        ({"budget": {"seconds": 60}, **two}, 75, 0),
+        ({"budget": {"trials": 75}, **two}, 75, 150),
+    ):
+        job = submit(client, **changes)
+        assert job["progress"]["trials_total"] == total
+        assert client.get(job["links"]["self"]).json()["spec"]["budget"]["trials"] == trials
+    many = {"budget": {"seconds": 1}, "shapes": [{"M": 8, "N": n} for n in range(1, 152)]}
+    assert client.post("/v1/jobs", json={**JOB, **many}).status_code == 422
+
+
+def test_a_job_without_a_budget_has_that_of_the_command_line(client: TestClient) -> None:
+    job = client.post("/v1/jobs", json={name: value for name, value in JOB.items() if name != "budget"}).json()
+    assert job["progress"]["trials_total"] == Budget().trials
+
+
+def test_what_is_given_twice_is_tuned_once(client: TestClient) -> None:
+    job = submit(client, shapes=[{"M": 64, "N": 64}, {"M": 8, "N": 8}, {"N": 64, "M": 64}], dtypes=["f32", "float32"])
+    assert job["progress"]["trials_total"] == 2 * 5
+    spec = client.get(job["links"]["self"]).json()["spec"]
+    assert (spec["shapes"], spec["dtypes"]) == ([{"M": 64, "N": 64}, {"M": 8, "N": 8}], ["f32"])
 
 
 def test_bad_idempotency_key(client: TestClient) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, WithJsonSchema
 
 from deuteron.tuner import BUILTINS
+from deuteron.tuner.job import DEFAULT_TRIALS
 from deuteron.tuner.workloads.schema import workload_schema
 
 from .common import JSON_NUMBER, Body, Document, Integer, Seed
@@ -68,11 +69,15 @@ class KernelAnswer(BaseModel):
 
 class BudgetBody(Body):
     trials: Annotated[int, Field(ge=1, le=2**31 - 1), JSON_NUMBER] | None = Field(
-        None, description="Trials per shape and dtype.", examples=[50]
+        None,
+        description="The most configurations that are tried of each shape and dtype; left out, whole spaces, or as "
+        "much of them as the service lets a job try.",
+        examples=[DEFAULT_TRIALS],
     )
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False), JSON_NUMBER] | None = Field(
         None,
-        description="Seconds for the whole job, divided evenly among shapes and dtypes, from when a worker begins it. "
+        description="Seconds for the whole job, divided evenly among shapes and dtypes, from when a worker begins it; "
+        "left out, no limit. "
         "The trial under way, and processes, checks and least rounds of race and final, come on top.",
         examples=[60],
     )
@@ -99,20 +104,20 @@ class JobBody(Body):
     )
 
     workload: Workload = Field(
-        description="Name of a built-in workload (vector_add, softmax, layer_norm, matmul), or a workload with a "
-        "kernel of your own."
+        description=f"Name of a built-in workload ({', '.join(BUILTINS)}), or a workload with a kernel of your own."
     )
     shapes: list[dict[str, Integer]] | None = Field(
         None,
         min_length=1,
-        description="Dimensions, one object a shape; the workload's suite if left out.",
+        description="Dimensions, one object a shape, each tuned once; the workload's suite if left out.",
     )
     dtypes: list[str] | None = Field(
         None, min_length=1, description="For example f32, bf16; the workload's first if left out."
     )
     device: str = Field("cpu", description="cpu, cuda (any GPU), or cuda:N.")
     budget: BudgetBody = Field(
-        BudgetBody(trials=50, seconds=None, settle=False), description="When to stop; 50 trials if left out."
+        BudgetBody(trials=DEFAULT_TRIALS, seconds=None, settle=False),
+        description=f"When to stop; {DEFAULT_TRIALS} trials if it is left out as a whole.",
     )
     strategy: str | None = Field(None, description="Search strategy; the tuner's default if left out.")
     seed: Seed = Field(0, description="The same seed makes the strategy propose the same.")
@@ -171,7 +176,7 @@ class Progress(BaseModel):
     trials: int = Field(description="Trials finished so far, races and finals included.")
     screened: int = Field(description="Configurations tried so far; the budget limits these.")
     trials_total: int = Field(
-        description="The most that will be screened, 0 when the budget is the whole space; a job may need fewer."
+        description="The most that will be screened, 0 where the budget leaves `trials` out; a job may need fewer."
     )
 
 

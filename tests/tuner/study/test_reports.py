@@ -60,6 +60,9 @@ def test_job_spec_survives_json_and_checks_itself(fakes: ModuleType) -> None:
     read = JobSpec.from_json(short)
     assert read.shapes == builtin_workload("matmul").shapes and read.dtypes == ("f32",)
     base = {"workload": {"builtin": "softmax"}, "shapes": [{"M": 1, "N": 1}]}
+    twice = JobSpec.from_json({**base, "shapes": [{"M": 1, "N": 2}, {"M": 1, "N": 1}, {"N": 2, "M": 1}]})
+    assert twice.shapes == ({"M": 1, "N": 2}, {"M": 1, "N": 1})
+    assert JobSpec.from_json({**base, "dtypes": ["float16", "f32", "f16"]}).dtypes == ("f16", "f32")
     with pytest.raises(WorkloadError, match="lacks 'N'"):
         JobSpec.from_json({**base, "shapes": [{"M": 4}]})
     with pytest.raises(WorkloadError, match="unknown dim 'K'"):
