@@ -40,6 +40,7 @@ LIMITS = {
     "90": MultiprocessorLimits(32, 64, 228 * KIB),
     "100": MultiprocessorLimits(32, 64, 228 * KIB),
     "103": MultiprocessorLimits(32, 64, 228 * KIB),
+    "110": MultiprocessorLimits(24, 48, 228 * KIB),
     "120": MultiprocessorLimits(24, 48, 100 * KIB),
     "121": MultiprocessorLimits(24, 48, 100 * KIB),
 }
@@ -70,12 +71,18 @@ _HOPPER = frozenset({"cp.async", "fp8", "griddepcontrol", "tma", "vector_atomics
 ARCHITECTURES: dict[str, Architecture] = {
     "80": Architecture(LIMITS["80"], 74, frozenset({"cp.async"})),
     "86": Architecture(LIMITS["86"], 74, frozenset({"cp.async"})),
+    "87": Architecture(LIMITS["87"], 74, frozenset({"cp.async"})),
     "89": Architecture(LIMITS["89"], 84, frozenset({"cp.async", "fp8"})),
     "90": Architecture(LIMITS["90"], 84, _HOPPER),
     "90a": Architecture(LIMITS["90"], 84, _HOPPER | {"wgmma", "setmaxnreg"}),
     "100": Architecture(LIMITS["100"], 86, _HOPPER),
     "100a": Architecture(LIMITS["100"], 86, _HOPPER | {"setmaxnreg"}),
+    "103": Architecture(LIMITS["103"], 88, _HOPPER),
+    "103a": Architecture(LIMITS["103"], 88, _HOPPER | {"setmaxnreg"}),
+    "110": Architecture(LIMITS["110"], 90, _HOPPER),
+    "110a": Architecture(LIMITS["110"], 90, _HOPPER | {"setmaxnreg"}),
     "120": Architecture(LIMITS["120"], 87, _HOPPER),
+    "121": Architecture(LIMITS["121"], 88, _HOPPER),
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.compiler.runtime.devices import get_device
+from deuteron.compiler.target import ARCHITECTURES
 from deuteron.tuner import BUILTINS, DeviceFingerprint, JobSpec, builtin_workload
 from deuteron.tuner.errors import Fault
 from deuteron.tuner.evaluate.messages import Shown
@@ -65,8 +66,8 @@ def target_of(context: ServiceContext, selector: str) -> JobTarget:
 def _target(capability: tuple[int, int] | None) -> str:
     if capability is None:
         return _USUAL_TARGET
-    major, minor = capability
-    return f"cuda:{major}{minor}{'a' if major in (9, 10) else ''}"
+    name = "{}{}".format(*capability)
+    return f"cuda:{name}a" if f"{name}a" in ARCHITECTURES else f"cuda:{name}"
 
 
 def check_job(context: ServiceContext, spec: JobSpec) -> list[Fault]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deuteron.compiler.target import ARCHITECTURES
+
 from .errors import CommandError
 from .kernel_file import read_kernel
 from .output import say, write_output
@@ -34,7 +36,7 @@ class Stage(StrEnum):
 
 def compile_kernel(
     kernel: Annotated[str, typer.Argument(metavar="FILE:KERNEL", help="The file is never executed.")],
-    target: Annotated[str, typer.Option(help="cpu, or cuda:80 86 89 90a 100a 120. No GPU is needed.")] = "cpu",
+    target: Annotated[str, typer.Option(help=f"cpu, or cuda:{' '.join(ARCHITECTURES)}. No GPU is needed.")] = "cpu",
     emit: Annotated[Stage | None, typer.Option(help="Default: ptx on a GPU, asm on a CPU.")] = None,
     after: Annotated[
         str | None,

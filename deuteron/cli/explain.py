@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron.compiler.target import ARCHITECTURES
+
 from .kernel_file import read_kernel
 from .output import say, write_output
 from .pairs import parse_pairs, parse_value
@@ -14,7 +16,7 @@ from .pairs import parse_pairs, parse_value
 
 def explain(
     kernel: Annotated[str, typer.Argument(metavar="FILE:KERNEL", help="The file is never executed.")],
-    target: Annotated[str, typer.Option(help="cuda:80 86 89 90a 100a 120. No GPU is needed.")] = "cuda:90a",
+    target: Annotated[str, typer.Option(help=f"cuda:{' '.join(ARCHITECTURES)}. No GPU is needed.")] = "cuda:90a",
     signature: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=TYPE", help='Argument types such as "x=*f32:16" or "n=i32".'),

@@ -14,7 +14,18 @@ from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 
 #: Capability -> operations a clock and multiprocessor on tensor cores, of f16 and bf16.
-_TENSOR = {(8, 0): 2048, (8, 6): 1024, (8, 9): 1024, (9, 0): 4096, (10, 0): 8192, (12, 0): 1024}
+_TENSOR = {
+    (8, 0): 2048,
+    (8, 6): 1024,
+    (8, 7): 2048,
+    (8, 9): 1024,
+    (9, 0): 4096,
+    (10, 0): 8192,
+    (10, 3): 8192,
+    (11, 0): 8192,
+    (12, 0): 1024,
+    (12, 1): 1024,
+}
 #: Elements of other types than two bytes -> factor to that.
 _TENSOR_FACTOR = {"f32": 0.5, "f16": 1, "bf16": 1, "i8": 2, "u8": 2, "f8e4m3": 2, "f8e5m2": 2}
 #: Capability -> the same without tensor cores, of f32 and of f16.
@@ -41,7 +52,7 @@ def get_max_tensorcore_tflops(dtype: object, clock_rate: float, device: int | No
     found, name = _properties(device), canonical_dtype(dtype)
     rate = _TENSOR.get(found.compute_capability or (0, 0))
     factor = _TENSOR_FACTOR.get(name)
-    if factor == 2 and found.compute_capability == (8, 0) and name.startswith("f8"):
+    if name.startswith("f8") and (found.compute_capability or (0, 0)) < (8, 9):
         factor = None
     return _tflops(found, name, None if rate is None or factor is None else rate * factor, clock_rate)
 

@@ -14,7 +14,8 @@ import pytest
 from deuteron.compiler import Schedule, Target
 from deuteron.compiler.targets.nvptx import assemble
 
-TARGETS = ("cuda:80", "cuda:86", "cuda:89", "cuda:90a", "cuda:100a", "cuda:120")
+ARCHITECTURES = ("80", "86", "87", "89", "90a", "100a", "103a", "110a", "120", "121")
+TARGETS = tuple(f"cuda:{name}" for name in ARCHITECTURES)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from deuteron.cli.exports import FORMATS as EXPORTS
+from deuteron.compiler.target import ARCHITECTURES
 from deuteron.profiler.viewer.formats import FORMATS as VIEWER_FORMATS
 from deuteron.tuner.strategies import STRATEGIES
 
+#: What the columns of the table of GPUs stand for.
+RINGS, PRODUCTS = {"cp.async", "tma"}, {"mma.sync", "wgmma"}
 DOCS = Path(__file__).parents[2] / "docs"
 
 
@@ -28,3 +31,15 @@ def test_a_page_names_all(page: str, names: Iterable[str]) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     said = {name for code in re.findall(r"`([^`\n]+)`", text) for name in re.findall(r"[\w-]+", code)}
     assert sorted(set(names) - said) == []
+
+
+def test_the_table_of_gpus_is_that_of_architectures() -> None:
+    """Copies by threads are what the copy engine replaces, and every architecture has mma.sync."""
+    text = (DOCS / "language.md").read_text(encoding="utf-8")
+    table = text[text.index("## GPUs") : text.index("## Aggregates")]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in re.findall(r"^\| `.*$", table, re.MULTILINE)]
+    assert [row[0] for row in rows] == [f"`{name}`" for name in ARCHITECTURES]
+    for (_, _, rings, products, besides), (name, architecture) in zip(rows, ARCHITECTURES.items(), strict=True):
+        said = {rings, products, *filter(None, besides.split(", "))} | ({"cp.async"} if rings == "tma" else set())
+        assert said - {"mma.sync"} == architecture.features, name
+        assert rings in RINGS and products in PRODUCTS

@@ -14,7 +14,8 @@ from deuteron.compiler import KernelSource, compile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(p.stem for p in EXAMPLES.glob("*.py") if p.stem != "harness")
-TARGETS = ("cuda:80", "cuda:86", "cuda:89", "cuda:90a", "cuda:100a", "cuda:120")
+ARCHITECTURES = ("80", "86", "87", "89", "90a", "100a", "103a", "110a", "120", "121")
+TARGETS = tuple(f"cuda:{name}" for name in ARCHITECTURES)
 
 
 @dataclass(frozen=True)

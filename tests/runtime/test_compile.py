@@ -369,14 +369,14 @@ def test_kernel_dump(tmp_path: Path) -> None:
 
 def test_one_record_makes_an_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its PTX version and the limits of its SMs were in tables of their own, where it was a KeyError."""
-    monkeypatch.setitem(ARCHITECTURES, "121", replace(ARCHITECTURES["120"], limits=LIMITS["121"]))
+    monkeypatch.setitem(ARCHITECTURES, "88", replace(ARCHITECTURES["86"], limits=LIMITS["87"], ptx_version=90))
     Target.parse.cache_clear()
     try:
-        llvm = compile_add(target="cuda:121", stop_after="llvm").asm["llvm"]
-        machine = machine_for(Target.parse("cuda:121"))
+        llvm = compile_add(target="cuda:88", stop_after="llvm").asm["llvm"]
+        machine = machine_for(Target.parse("cuda:88"))
     finally:
         Target.parse.cache_clear()
-    assert "define" in llvm and (machine.processor, machine.features) == ("sm_121", "+ptx87")
+    assert "define" in llvm and (machine.processor, machine.features) == ("sm_88", "+ptx90")
 
 
 def test_the_precision_knob_is_part_of_the_key() -> None:

@@ -29,7 +29,7 @@ def compile(
     ``signature`` maps run-time parameters to types as in Triton's ahead-of-time compiler: ``*fp32``, ``*bf16:16``
     (address a multiple of 16), ``i32``, ``i32:16``, ``i32:1`` (is 1). A tuple has a tuple of types, or types and values
     under the names of its elements: ``args.0``, ``args.1``. ``constexprs`` maps the rest to values; defaults fill in.
-    ``target``: ``cpu`` or ``cuda:80 86 89 90a 100a 120``. ``schedule``: further options of
+    ``target``: ``cpu`` or ``cuda:90a``, one of :data:`~...target.ARCHITECTURES`. ``schedule``: further options of
     :class:`~...options.Schedule`, which says what each of them does. ``stop_after`` ends the work at a stage such as
     ``ptx``; ``step``: the stage ``gpu`` as it is after this step of it (``compiler/gpu/pipeline.py`` lists them).
 

@@ -17,7 +17,9 @@ from deuteron.compiler.targets import Target, assembler
 from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
 from deuteron.compiler.targets.ptxas import Ptxas
 
-ARCHITECTURES = ("80", "86", "89", "90a", "100a", "120")
+ARCHITECTURES = ("80", "86", "87", "89", "90a", "100a", "103a", "110a", "120", "121")
+#: Architectures with the instructions of another one, and the oldest PTX that has their name.
+ALIKE = {"87": ("86", "7.4"), "103a": ("100a", "8.8"), "110a": ("100a", "9.0"), "121": ("120", "8.8")}
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -28,8 +30,8 @@ def test_standard_kernels_assemble_without_spills(standard_kernel, arch) -> None
     cubin = assemble(ptx, target, sample.schedule)
     assert cubin.image[:4] == b"\x7fELF"
     assert cubin.spill_bytes == 0, cubin.log
-    # ptxas for sm_120 keeps eight bytes for itself in some kernels, without a single access to them.
-    assert cubin.stack_bytes <= (8 if arch == "120" else 0), cubin.log
+    # ptxas for sm_120 and sm_121 keeps eight bytes for itself in some kernels, without a single access to them.
+    assert cubin.stack_bytes <= (8 if arch in ("120", "121") else 0), cubin.log
     assert "ld.local" not in ptx and ".local" not in ptx
 
 
@@ -41,6 +43,15 @@ def ptx_of(standard_kernels):
         return emit_ptx(sample.program(target), parsed)
 
     return emit
+
+
+@pytest.mark.parametrize("arch", ALIKE)
+def test_relatives_have_the_same_code(ptx_of, arch: str) -> None:
+    other, version = ALIKE[arch]
+    for name in ("vector_add", "matmul_f16"):  # of three numbers PTX 8.8 has a maximum, which softmax takes
+        ptx, known = ptx_of(name, f"cuda:{arch}"), ptx_of(name, f"cuda:{other}")
+        assert f".version {version}\n" in ptx and f".target sm_{arch}\n" in ptx
+        assert ptx[ptx.index(".address_size") :] == known[known.index(".address_size") :]
 
 
 def test_vector_add_moves_16_bytes_a_thread(ptx_of) -> None:
