@@ -56,6 +56,11 @@ class Knob(Generic[T]):
         return self.names[0]
 
     @property
+    def attribute(self) -> str:
+        """What programs call it: ``knobs.cpu_threads``."""
+        return next((f"knobs.{name}" for name, value in globals().items() if value is self), self.name)
+
+    @property
     def default_text(self) -> str:
         """The default as documentation shows it."""
         return self._default_text if self._default_text is not None else _show(self._default())
@@ -85,7 +90,13 @@ class Knob(Generic[T]):
 
     @contextmanager
     def scope(self, value: T) -> Iterator[None]:
-        """Give the knob ``value`` inside a ``with`` block, for the whole process (all threads)."""
+        """Give the knob ``value`` inside a ``with`` block, for the whole process (all threads).
+
+        Raises:
+            KnobError: the knob cannot have this value.
+        """
+        if not self._takes(value):
+            raise KnobError(f"{self.attribute}.scope({value!r})"[:120], hint=f"use {self.allowed}")
         self._override.append(value)
         epoch.value += 1
         try:
@@ -93,6 +104,15 @@ class Knob(Generic[T]):
         finally:
             self._override.pop()
             epoch.value += 1
+
+    def _takes(self, value: object) -> bool:
+        """Whether a variable could say it, or it is the default that stands for nothing."""
+        if value is None or value == "":
+            return bool(value == self._default())
+        try:
+            return self.parse(_show(value)) == (_absolute(str(value)) if isinstance(value, Path) else value)
+        except (ValueError, KeyError):
+            return False
 
     @property
     def assigned(self) -> tuple[T, ...]:
@@ -139,11 +159,12 @@ def all_knobs() -> tuple[Knob[object], ...]:
 
 
 def describe() -> str:
-    """All knobs as text: name, default, meaning, values and Triton's names, one paragraph each."""
+    """All knobs as text: names, default, meaning, values and Triton's names, one paragraph each."""
     paragraphs = []
     for knob in all_knobs():
         also = f" Also: {', '.join(knob.names[1:])}." if knob.names[1:] else ""
-        paragraphs.append(f"{knob.name} (default: {knob.default_text})\n    {knob.doc} Values: {knob.allowed}.{also}")
+        names = f"{knob.name}, {knob.attribute}"
+        paragraphs.append(f"{names} (default: {knob.default_text})\n    {knob.doc} Values: {knob.allowed}.{also}")
     return "\n".join(paragraphs)
 
 

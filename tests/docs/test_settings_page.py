@@ -11,11 +11,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 HEAD = """# Settings of the compiler, the profiler and the tuner
 
 Environment variables, read when they are needed. Where Triton has a variable of the same meaning its name works too;
-the DEUTERON name wins. A program overrides one for a while with `knobs.NAME.scope(value)` from `deuteron.compiler`. The
-settings of the service are on the page of its [HTTP API](http-api.md).
+the DEUTERON name wins. A program overrides one for a while with its name in Python: `from deuteron.compiler import
+knobs`, then `with knobs.cpu_threads.scope(2):`. The service's settings are on the page of its [HTTP API](http-api.md).
 
-| variable | default | meaning | values |
-|---|---|---|---|
+| variable | in Python | default | meaning | values |
+|---|---|---|---|---|
 """
 
 
@@ -24,7 +24,7 @@ def page() -> str:
     rows = []
     for knob in knobs.all_knobs():
         names = "<br>".join(f"`{name}`" for name in knob.names)
-        cells = (names, knob.default_text, knob.doc, knob.allowed)
+        cells = (names, f"`{knob.attribute}`", knob.default_text, knob.doc, knob.allowed)
         rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
     return HEAD + "\n".join(rows) + "\n"
 

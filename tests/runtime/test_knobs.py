@@ -119,3 +119,33 @@ def test_nothing_else_reads_the_environment(room: str) -> None:
         for node in ast.walk(ast.parse(path.read_text())):
             read = isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
             assert not read, f"{path.relative_to(ROOT)}:{node.lineno} reads the environment"
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("cpu_threads", [0, 1024], [5000, -1, 2.5, "2", None]),
+        ("debug", [True, False], ["yes", None, 2]),
+        ("cache_bytes", [0, 1 << 40], [-1, "1G"]),
+        ("f32_default", ["ieee"], ["fp32", ""]),
+        ("override_arch", ["cuda:90a", None], ["hopper", 90]),
+        ("ptxas_path", [Path("/usr/bin/ptxas"), Path("ptxas"), None], ["ptxas", ""]),
+        ("device", ["cuda:1", ""], [None, 1]),
+        ("home", [Path("/home")], [None]),
+    ],
+)
+def test_a_program_gives_what_a_variable_could_say(name: str, good: list[object], bad: list[object]) -> None:
+    knob = getattr(knobs, name)
+    for value in good:
+        with knob.scope(value):
+            assert knob.get() == value
+    for value in bad:
+        with pytest.raises(KnobError) as caught, knob.scope(value):
+            pass
+        assert f"knobs.{name}.scope({value!r})" in str(caught.value) and knob.allowed in str(caught.value)
+    assert knob.source() is None
+
+
+def test_every_knob_says_its_name_in_python() -> None:
+    assert [knob.attribute for knob in knobs.all_knobs() if getattr(knobs, knob.attribute[6:], None) is not knob] == []
+    assert "DEUTERON_CPU_THREADS, knobs.cpu_threads (default: 0)" in knobs.describe()
