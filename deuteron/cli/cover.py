@@ -87,6 +87,8 @@ def cover(
     if measure is not None:
         table = _measured(table, kernel, measure, dtype, logs)
     percent = 3.0 if tolerance is None else tolerance
+    if not percent >= 0:
+        raise CommandError(f"a tolerance of {percent:g} %", hint="0 or more")
     found = cover_within(table, percent / 100) if count is None else cover_with(table, count)
     made = dispatch_tree(found) if rule is RuleKind.tree else dispatch_nearest(found)
     if form is CoverFormat.table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deuteron.tuner.strategies import DEFAULT_STRATEGY, STRATEGIES
+from deuteron.tuner.workloads import BUILTINS
 
 from .errors import CommandError
 from .kernel_file import is_described, read_kernel, split_kernel
@@ -25,7 +26,7 @@ Workload = Annotated[
     str,
     typer.Argument(
         metavar="WORKLOAD",
-        help="vector_add, softmax, layer_norm or matmul; a workload as FILE.json; or FILE.py:KERNEL.",
+        help=f"{', '.join(BUILTINS)}; a workload as FILE.json; or FILE.py:KERNEL.",
     ),
 ]
 Sources = Annotated[
@@ -147,7 +148,7 @@ class JobOptions:
 
 def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> WorkloadSpec:
     """A built-in workload, one from a JSON file, or one inferred from a kernel's text."""
-    from deuteron.tuner.workloads import BUILTINS, builtin_workload  # lazy: help starts without the tuner
+    from deuteron.tuner.workloads import builtin_workload  # lazy: help starts without the tuner
 
     path, name = split_kernel(text)
     if path.suffix == ".py" or name is not None:
@@ -233,6 +234,11 @@ def _one_each(texts: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
-def save_workload(spec: WorkloadSpec, path: Path) -> None:
-    """Write a workload as JSON: to be edited, tuned, submitted."""
-    write_output(path, json.dumps(spec.to_json(), indent=2) + "\n")
+def save_workload(spec: WorkloadSpec, path: Path, shapes: Sequence[Mapping[str, int]], dtypes: Sequence[str]) -> None:
+    """Write a workload as JSON: to be edited, tuned, submitted, for these shapes and the first of these dtypes unless
+    others are named then."""
+    from msgspec.structs import replace  # lazy: help starts without the tuner
+
+    others = (dtype for dtype in spec.dtypes if dtype not in dtypes)
+    saved = replace(spec, shapes=tuple(shapes), dtypes=(*dtypes, *others))
+    write_output(path, json.dumps(saved.to_json(), indent=2) + "\n")

@@ -19,7 +19,7 @@ from .pairs import parse_pairs, parse_value
 if TYPE_CHECKING:
     from deuteron.compiler import DeviceProperties
     from deuteron.tuner.inference import InferredSpace, Subject
-    from deuteron.tuner.workloads import WorkloadSpec
+    from deuteron.tuner.workloads import Problem
 
 
 @with_options
@@ -52,12 +52,13 @@ def space(
 
     options = KernelOptions(**vars(launch))
     properties, target = device_of(device)
-    subject, spec = _subject(workload, shape, dtype, options, properties, target)
+    subject, problem = _subject(workload, shape, dtype, options, properties, target)
     found = infer_space(subject, properties)
     if save is not None:
-        if spec is None:
+        if problem is None:
             raise CommandError("a workload needs a shape", hint="--shape M=512,N=512")
-        save_workload(with_inferred_space(spec, found), save)
+        shapes = problem.spec.shapes if shape is None else [problem.dims]
+        save_workload(with_inferred_space(problem.spec, found), save, shapes, [problem.dtype])
         typer.echo(f"workload: {save}")
     elif as_json:
         typer.echo(json.dumps(found.to_json() | _sizes(found), indent=2))
@@ -72,8 +73,8 @@ def _subject(
     options: KernelOptions,
     properties: DeviceProperties,
     target: str,
-) -> tuple[Subject, WorkloadSpec | None]:
-    """The kernel with what is known of its launches, and the workload if one is described."""
+) -> tuple[Subject, Problem | None]:
+    """The kernel with what is known of its launches, and the workload at its shape if one is described."""
     from deuteron.tuner.inference import subject_of_kernel, subject_of_problem  # lazy: help starts without the tuner
     from deuteron.tuner.job import parse_shape  # lazy: as above
     from deuteron.tuner.workloads import Problem  # lazy: as above
@@ -91,7 +92,7 @@ def _subject(
         raise CommandError(f"{spec.name} needs a shape", hint=f"--shape {','.join(f'{d}=1024' for d in spec.dims)}")
     problem = Problem(spec, sizes or spec.shapes[0], dtype or spec.dtypes[0])
     given = given_of(text, options)
-    return subject_of_problem(problem, properties.kind, target, given=given, chosen=chosen), spec
+    return subject_of_problem(problem, properties.kind, target, given=given, chosen=chosen), problem
 
 
 def _sizes(found: InferredSpace) -> dict[str, int | None]:

@@ -30,7 +30,8 @@ def submit(
     ] = None,
     server: Server = None,
 ) -> None:
-    """Submit a job to a service and print its id, or those of several. The options are those of `deuteron tune`.
+    """Submit a job to a service and print its id, or those of several. Workload, shapes and budget are given as to
+    `deuteron tune`.
 
     A job is measured by one worker. With a fleet, `--device cuda` (any GPU) and as many --jobs as it has devices, or
     some times as many, keep it busy.

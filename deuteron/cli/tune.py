@@ -69,7 +69,7 @@ def tune(
     if infer:
         job = with_space_of_kernel(job, options.workload, kernel)
     if save is not None:
-        save_workload(job.workload, save)
+        save_workload(job.workload, save, job.shapes, job.dtypes)
         typer.echo(f"workload: {save}")
         return
     from deuteron.compiler import get_device  # lazy: help starts without the compiler

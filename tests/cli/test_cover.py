@@ -77,7 +77,7 @@ def test_missing_pairs_are_measured(run: Run, tmp_path: Path) -> None:
         (["vector_add_kernel"], ["--from"]),
         (["nothing", "--from", "{journal}"], ["no search of 'nothing'"]),
         (["vector_add_kernel", "--from", "{journal}", "--k", "1", "--tolerance", "2"], ["give one"]),
-        (["vector_add_kernel", "--from", "{journal}", "--tolerance", "-1"], ["tolerance"]),
+        (["vector_add_kernel", "--from", "{journal}", "--tolerance", "-1"], ["of -1 %", "hint: 0 or more"]),
         (["vector_add_kernel", "--from", "{journal}", "--dtype", "f16"], ["no shape was measured", "f32"]),
         (["vector_add_kernel", "--from", "{journal}", "--weight", "n=1000:0"], ["weight above 0"]),
         (["vector_add_kernel", "--from", "{journal}", "--weight", "n=7:2"], ["n=7"]),

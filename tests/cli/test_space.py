@@ -43,6 +43,7 @@ def test_json_and_workload(run: Run, kernel_file: Callable[[str], Path], tmp_pat
     assert run("space", path, "--shape", "n=1000", "--save-workload", saved).code == 0
     problem = Problem(workload_from_json(json.loads(saved.read_text())), {"n": 100}, "f32")
     assert problem.spec.spaces["cpu"].names == ("WIDTH",)
+    assert problem.spec.shapes == ({"n": 1000},)
     assert run("tune", path, "--shape", "n=1000", "--infer-space", "--save-workload", tmp_path / "tune.json").code == 0
     assert json.loads((tmp_path / "tune.json").read_text()) == json.loads(saved.read_text())
 

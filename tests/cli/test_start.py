@@ -30,12 +30,12 @@ def test_help_imports_nothing_heavy(arguments: list[str]):
 
 
 @pytest.mark.parametrize("command", ["tune", "submit"])
-def test_help_names_every_strategy(run, command: str):
+def test_help_names_every_strategy_and_workload(run, command: str):
     """One that was added was not."""
-    from deuteron.tuner import STRATEGIES
+    from deuteron.tuner import BUILTINS, STRATEGIES
 
     shown = " ".join(re.sub(r"[^\w:,.]", " ", run(command, "--help").out).split())
-    assert ", ".join(STRATEGIES) in shown
+    assert ", ".join(STRATEGIES) in shown and ", ".join(BUILTINS) in shown
 
 
 def test_help_lists_every_command_with_an_example(run):

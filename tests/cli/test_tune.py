@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from deuteron.cli.output import print_records
-from deuteron.tuner import Interval, read_bundle
-from deuteron.tuner.workloads import WorkloadSpec
+from deuteron.tuner import Interval, JobSpec, read_bundle
+from deuteron.tuner.workloads import WorkloadSpec, builtin_workload
 
 SMALL = ("--trials", "3", "--seconds", "4")
 
@@ -130,9 +130,18 @@ def test_options_say_what_the_text_does_not(run, examples: Path, tmp_path: Path)
     assert spec.constexprs == {"BLOCK_SIZE": "next_power_of_2(N)"}
     assert spec.grid == ("min(M, 16)",)
     assert spec.space_for("cpu").names == ("num_stages",)
-    tuned = run("tune", saved, "--shape", "M=37,N=50", *SMALL, "--out", tmp_path / "out")
+    tuned = run("tune", saved, *SMALL, "--out", tmp_path / "out")
     assert tuned.code == 0, tuned.err
     assert "M=37,N=50" in tuned.out
+
+
+def test_a_saved_workload_has_the_shapes_and_dtypes_that_were_given(run, tmp_path: Path):
+    saved = tmp_path / "matmul.json"
+    sizes = ("--shape", "M=4,N=4,K=4", "--shape", "M=8,N=4,K=4", "--dtype", "bf16")
+    assert run("tune", "matmul", *sizes, "--save-workload", saved).code == 0
+    job = JobSpec.from_json({"workload": json.loads(saved.read_text())})
+    assert (job.shapes, job.dtypes) == (({"M": 4, "N": 4, "K": 4}, {"M": 8, "N": 4, "K": 4}), ("bf16",))
+    assert set(job.workload.dtypes) == set(builtin_workload("matmul").dtypes)
 
 
 def test_constraints_are_said_and_kept(run, kernel_file, tmp_path: Path):

@@ -13,6 +13,7 @@ from deuteron.cli.exports import FORMATS as EXPORTS
 from deuteron.compiler.target import ARCHITECTURES
 from deuteron.profiler.viewer.formats import FORMATS as VIEWER_FORMATS
 from deuteron.tuner.strategies import STRATEGIES
+from deuteron.tuner.workloads import BUILTINS
 
 #: What the columns of the table of GPUs stand for.
 RINGS, PRODUCTS = {"cp.async", "tma"}, {"mma.sync", "wgmma"}
@@ -23,6 +24,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     ("page", "names"),
     [
         ("config-bundles.md", EXPORTS),
+        ("http-api.md", BUILTINS),
         ("profiling.md", VIEWER_FORMATS),
         ("search.md", {name.partition(":")[0] for name in STRATEGIES}),
     ],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from deuteron.server import Settings
+from deuteron.server import Settings, api
 
 JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}]}
 relaxed = hypothesis_settings(
@@ -38,6 +40,12 @@ def parts(value: object) -> Iterator[dict[str, Any]]:
 
 def submit(client: TestClient) -> str:
     return str(client.post("/v1/jobs", json=JOB).json()["id"])
+
+
+def test_every_module_with_a_router_is_served(document: dict[str, Any]) -> None:
+    modules = [import_module(f"deuteron.server.api.{info.name}") for info in iter_modules(api.__path__)]
+    routes = [route.path for module in modules if hasattr(module, "router") for route in module.router.routes]
+    assert len(routes) > 30 and set(routes) <= set(document["paths"])
 
 
 def test_every_text_is_described_without_nul(document: dict[str, Any]) -> None:
