@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypedDict
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
@@ -302,8 +302,16 @@ def _of_body(entry: ConfigEntry) -> _Body:
         "low_ns": entry.low_ns,
         "high_ns": entry.high_ns,
         "body": entry.body,
-        "created_at": entry.at,
+        "created_at": _made_at(record, entry),
     }
+
+
+def _made_at(record: dict[str, object], entry: ConfigEntry) -> datetime:
+    """When a record was made, which may be long before it arrived; of one that does not say it, when it did."""
+    try:
+        return datetime.fromisoformat(str(record["created_at"])).astimezone(UTC)
+    except (KeyError, ValueError, OverflowError):
+        return entry.at
 
 
 def _in_group(kernel_hash: str, device_keys: Collection[str], dtype: str) -> tuple[ColumnElement[bool], ...]:

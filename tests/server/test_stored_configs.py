@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from store_rows import new_config
@@ -14,6 +16,7 @@ from deuteron.server.store import (
     Conflict,
     NotFound,
     ServiceStore,
+    StoredConfig,
 )
 
 
@@ -95,6 +98,52 @@ def test_a_withdrawn_config_gives_way_to_the_one_before_and_never_comes_back(sto
         assert (last.config_id, last.action, last.who, last.reason) == ("a", ConfigAction.WITHDRAWN, "me", "wrong")
         tx.configs.put(new_config(id="d"))
         assert tx.configs.get("d").checked
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_records_that_arrive_stay_and_come_back_as_they_were(store: ServiceStore, seed: int) -> None:
+    """Whatever arrives, is pinned and is withdrawn under three keys, what is stored is what lists of records say."""
+    rng = random.Random(seed)
+    arrived: dict[str, list[StoredConfig]] = {key: [] for key in ("M=1", "M=2", "M=3")}
+    stored: dict[str, StoredConfig] = {}
+    with store.write() as tx:
+        for number in range(60):
+            key, act = rng.choice(sorted(arrived)), rng.choice(["put", "put", "put", "withdraw", "pin"])
+            old = stored.get(key)
+            if act == "put":
+                new = _made_long_ago(rng, f"r{number}", key)
+                stays = old is not None and (old.pinned or old.checked > new.checked or new.low_ns > old.high_ns)
+                if not stays:
+                    stored[key] = new
+                    arrived[key].append(new)
+                assert tx.configs.put(new) == stored[key]
+            elif old is not None and act == "pin":
+                stored[key] = replace(old, pinned=rng.random() < 0.5)
+                assert tx.configs.pin(old.id, pinned=stored[key].pinned, who="me", reason="") == stored[key]
+            elif old is not None:
+                del stored[key]
+                arrived[key] = [config for config in arrived[key] if config.id != old.id]
+                if arrived[key]:
+                    stored[key] = arrived[key][-1]
+                assert tx.configs.withdraw(old.id, who="me", reason="wrong") == stored.get(key)
+            assert tx.configs.page() == sorted(stored.values(), key=lambda config: config.id)
+            assert tx.configs.newest() == max((config.created_at for config in stored.values()), default=None)
+
+
+def _made_long_ago(rng: random.Random, config_id: str, key: str) -> StoredConfig:
+    created_at = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(seconds=rng.randrange(10**7))
+    checked, low = rng.random() < 0.7, rng.uniform(50, 150)
+    body = json.dumps({"id": config_id, "checked": checked, "created_at": created_at.isoformat()})
+    return new_config(
+        id=config_id,
+        shape_key=key,
+        job_id=rng.choice([None, f"job of {config_id}"]),
+        checked=checked,
+        low_ns=low,
+        high_ns=low * rng.uniform(1, 1.5),
+        body=body,
+        created_at=created_at,
+    )
 
 
 def test_a_withdrawn_config_does_not_come_back_with_a_resumed_job(store: ServiceStore) -> None:
