@@ -69,10 +69,10 @@ class Ledger:
         return group if indices == list(range(size)) else []
 
     def commonest_failure(self) -> str:
-        """What most trials that did not work died of, with an example."""
+        """What most trials that did not work died of, the first of equally common ones, with an example."""
         failures = [t for t in self.screened.values() if t.status != "ok"]
         labels = [t.status for t in failures]
-        label = max(set(labels), key=labels.count)
+        label = max(labels, key=labels.count)
         example = next(t for t in failures if t.status == label)
         return f"{labels.count(label)} x {label}, such as: {example.error}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -17,10 +18,12 @@ from deuteron.tuner.errors import JobError, SpaceError
 from deuteron.tuner.evaluate.messages import Raced, Screened
 from deuteron.tuner.events import JobFailed, ShapeFinished, ShapeStarted, TrialFinished, TuneEvent, event_from_json
 from deuteron.tuner.job import Budget, JobSpec
+from deuteron.tuner.ledger import Ledger, median_ns
 from deuteron.tuner.progress import event_text, trial_text
 from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.strategies import STRATEGIES, Outcome, RandomStrategy
 from deuteron.tuner.study import run_job
+from deuteron.tuner.trial import Status, Trial
 from deuteron.tuner.user_kernel import resolve_workload
 from deuteron.tuner.workloads import builtin_workload
 
@@ -258,6 +261,39 @@ def test_nothing_works_is_an_error_with_the_commonest_reason(fakes: ModuleType, 
             evaluator=lambda *_, **__: fakes.FakeEvaluator(lambda config: "crashed"),
         )
     assert isinstance(events[-1], JobFailed) and "25 x crashed" in events[-1].error
+
+
+@pytest.mark.parametrize("statuses", [*itertools.permutations(["crashed", "timeout", "wrong_result"])], ids="-".join)
+def test_of_equally_common_failures_the_first_is_named(statuses: tuple[Status, ...]) -> None:
+    """Whatever the hashes of their names are in this process."""
+    trials = [
+        Trial(number, {"ROWS": number}, status, "screen", error=f"{status} of {number}")
+        for number, status in enumerate(statuses * 2)
+    ]
+    assert Ledger(trials).commonest_failure() == f"2 x {statuses[0]}, such as: {statuses[0]} of 0"
+
+
+def test_the_best_so_far_is_that_of_the_last_phase(fakes: ModuleType, tmp_path: Path) -> None:
+    """By median while screening; of a race, and then of a final, by the ratio to the default."""
+    run = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    trials = {trial.id: trial for trial in run.trials}
+    seen: list[Trial] = []
+    for event in run.events:
+        if isinstance(event, TrialFinished):
+            seen.append(event.trial)
+            last = [trial for trial in seen if trial.phase == event.trial.phase]
+            best = min(last, key=median_ns if event.trial.phase == "screen" else lambda t: t.metrics["ratio"])
+            assert event.incumbent is not None and trials[event.incumbent] == best, f"{event.trial.phase} {len(last)}"
+    assert {trial.phase for trial in seen} == {"screen", "race", "final"}
+
+
+def test_trials_of_races_tell_what_screening_knew_of_the_code(fakes: ModuleType, tmp_path: Path) -> None:
+    run = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    screened = {config_key(trial.config): trial for trial in run.trials if trial.phase == "screen"}
+    for trial in run.trials:
+        known = screened[config_key(trial.config)].metrics
+        assert known["registers"] == trial.metrics["registers"] == 32.0
+        assert {name for name in known if not name.endswith("_s")} <= trial.metrics.keys()
 
 
 def test_identical_code_is_measured_once(fakes: ModuleType, tmp_path: Path) -> None:

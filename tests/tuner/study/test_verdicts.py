@@ -17,7 +17,7 @@ from deuteron.tuner.experience.phases import settled_times
 from deuteron.tuner.measure.statistics import Interval, paired_ratio
 from deuteron.tuner.measure.stopping import next_look
 from deuteron.tuner.progress import verdict_text
-from deuteron.tuner.space import Configuration
+from deuteron.tuner.space import Configuration, config_key
 
 
 def test_finds_the_best_and_says_how_sure(fakes: ModuleType, tmp_path: Path) -> None:
@@ -41,6 +41,29 @@ def test_finds_the_best_and_says_how_sure(fakes: ModuleType, tmp_path: Path) -> 
     assert [e for e in run.events if isinstance(e, TrialFinished)][-1].incumbent in {
         trial.id for trial in run.trials if dict(trial.config) == record.config
     }
+
+
+def test_finalists_are_the_best_of_the_race_not_of_the_screening(fakes: ModuleType, tmp_path: Path) -> None:
+    """Eight candidates are close enough to race, and each that screens better races worse."""
+
+    def place(config: Configuration) -> int:
+        return int(config["ROWS"]).bit_length() + 5 * int(config["TILES"]).bit_length()
+
+    class Misleading(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
+        def screen(self, config: Configuration, *args: Any, **kwargs: Any) -> Screened:
+            screened: Screened = super().screen(config, *args, **kwargs)
+            assert screened.time_ns is not None
+            factor = (1000 - place(config)) / screened.time_ns.median
+            ends = {name: getattr(screened.time_ns, name) * factor for name in ("median", "low", "high")}
+            return replace(screened, time_ns=replace(screened.time_ns, **ends))
+
+    evaluator = Misleading(lambda config: 1000.0 + 5 * place(config), noise=0.0001)
+    run = fakes.Run(fakes.job(), evaluator, tmp_path)
+    raced = sorted((trial for trial in run.trials if trial.phase == "race"), key=lambda trial: place(trial.config))
+    assert len(raced) > 4
+    _, (_, *finalists) = evaluator.races[-1]
+    best = [config_key(trial.config) for trial in raced if trial.config != run.records[0].default_config][:2]
+    assert finalists == best
 
 
 def test_nothing_beats_the_default(fakes: ModuleType, tmp_path: Path) -> None:
