@@ -20,7 +20,7 @@ import pytest
 from fastapi.testclient import TestClient
 from stores import put
 
-from deuteron.server import Settings
+from deuteron.server import Settings, bundles
 from deuteron.server.context import ServiceContext
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, read_bundle
 
@@ -267,6 +267,33 @@ def test_files_of_bundles_survive_a_power_cut(
     folder = client.app.state.context.settings.directory("bundles")  # type: ignore[attr-defined]
     files = [path for path in folder.iterdir() if path.suffix in (".bundle", ".gz", ".pieces")]
     assert len(files) == 3 and {path.stat().st_ino for path in files} <= synced
+
+
+def test_builds_leave_nothing_but_bundles(
+    client: TestClient, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one whose bytes were there before, too, and of one that fails: parts are as large as bundles."""
+
+    def get() -> str:
+        answer = client.get("/v1/bundles/latest")
+        assert answer.status_code == 200
+        return str(answer.headers["etag"])
+
+    put(client, make_record({"M": 64, "N": 64}))
+    first = get()
+    passing = make_record({"M": 128, "N": 64})
+    put(client, passing)
+    with client.app.state.context.store.write() as tx:  # type: ignore[attr-defined]
+        tx.configs.withdraw(passing.id, who="me", reason="wrong")
+    assert get() == first
+    put(client, make_record({"M": 256, "N": 64}))
+    with monkeypatch.context() as broken:
+        broken.setattr(bundles, "_compress", lambda source, target: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            client.get("/v1/bundles/latest")
+    folder = client.app.state.context.settings.directory("bundles")  # type: ignore[attr-defined]
+    assert {path.suffix for path in folder.iterdir()} == {".bundle", ".gz", ".pieces"}
+    assert get() != first
 
 
 def test_unknown_bundle_and_device(client: TestClient) -> None:

@@ -320,6 +320,17 @@ def test_what_another_process_stores_is_seen_soon(
     assert look(client, shape="M=96,N=64")["match"] == "exact"
 
 
+def test_lookups_are_counted_by_what_they_found(client: TestClient, make_record: MakeRecord) -> None:
+    """The first from the store, which reads all of the group, the others from memory."""
+    put(client, make_record({"M": 64, "N": 64}))
+    for shape in ("M=65,N=64", "M=64,N=64", "M=64,N=64"):
+        asked = {"kernel": HASH, "device": "cpu", "shape": shape, "dtype": "f32"}
+        assert client.get("/v1/configs/lookup", params=asked).status_code == 200
+    text = client.get("/metrics").text
+    assert 'deuteron_lookups_total{match="exact"} 2\n' in text
+    assert 'deuteron_lookups_total{match="nearest_shape"} 1\n' in text
+
+
 def test_strict_refuses_from_memory_too(client: TestClient, make_record: MakeRecord) -> None:
     put(client, make_record({"M": 64, "N": 64}, block=64))
     assert look(client, shape="M=96,N=64")["match"] == "nearest_shape"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -76,6 +78,42 @@ def test_what_was_delivered_is_not_applied_again(service, tune_events: Events) -
     before = len(kinds(context, job_id))
     context.ingest.deliver(job_id, claim_id="t.b", events=deliveries(events[:1]))
     assert len(kinds(context, job_id)) == before + 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_trials_are_stored_once_however_they_are_delivered(service, tune_events: Events, seed: int) -> None:
+    """In any pieces, again and by several runs: trials, counts, events and metrics are those of a dict of trials."""
+    context, job_id = service
+    rng = random.Random(seed)
+    started, *events = tune_events(trials=12)[:-2]
+    for place, event in enumerate(events):
+        event["trial"] |= {"phase": rng.choice(["screen", "screen", "race"])}
+        event["trial"] |= {"status": "timeout", "time_ns": None} if place % 5 == 0 else {}
+    known: dict[str, dict[str, Any]] = {}
+    numbers: set[tuple[str, int]] = set()
+    runs = ("t.a", "t.b", "t.c")
+    for run in runs:
+        context.ingest.claim(job_id, claim_id=run, worker="w")
+        lines = deliveries([started, *rng.sample(events, rng.randint(5, 12))])
+        for _ in range(8):
+            first = rng.randrange(len(lines))
+            some = lines[first : first + rng.randint(1, 5)]
+            context.ingest.deliver(job_id, claim_id=run, events=some)
+            numbers |= {(run, item.sequence) for item in some}
+            for trial in (cast(dict[str, Any], item.event["trial"]) for item in some if item.event is not started):
+                known.setdefault(trial["id"], trial)
+    with context.store.read() as tx:
+        trials = [(trial.trial_id, trial.status) for trial in tx.trials.page(job_id)]
+        delivered = {(run, number) for run in runs for number in tx.events.delivered(job_id, run)}
+    assert trials == [(trial["id"], trial["status"]) for trial in known.values()]
+    assert delivered == numbers
+    assert sum(kind in ("job_started", "trial_finished") for kind in kinds(context, job_id)) == len(numbers)
+    job = stored(context, job_id)
+    assert job.trials_done == len(known)
+    assert job.screened == sum(trial["phase"] == "screen" for trial in known.values())
+    text = context.metrics.render()
+    for status, count in Counter(trial["status"] for trial in known.values()).items():
+        assert f'deuteron_trials_total{{status="{status}"}} {count}\n' in text
 
 
 @pytest.mark.parametrize("odd", ["unknown", "too long", "of another record"])
@@ -299,6 +337,7 @@ def test_silence_counts_only_while_somebody_listened() -> None:
     assert not pass_by(10) and not pass_by(10) and pass_by(10)
     assert not pass_by(3600), "this process was stopped"
     assert not pass_by(14) and not pass_by(14) and pass_by(2)
+    assert not pass_by(20) and not pass_by(14) and not pass_by(14) and pass_by(2), "nobody asked for most of a lease"
     assert pass_by(-7200, awake=False), "leases are longer then, which harms nobody"
 
 
@@ -327,7 +366,7 @@ def test_a_full_disk_does_not_throw_away_what_is_measured(tmp_path: Path, monkey
     def full(log: EventLog, value: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    spool = Spool(tmp_path, "job", "ticket.run")
+    spool = Spool(tmp_path / "a new" / "home", "job", "ticket.run")
     with Reporter(cast(Link, TakingLink()), spool, "job", "ticket.run") as reporter:
         reporter.emit({"kind": "one"})
         monkeypatch.setattr(EventLog, "append", full)

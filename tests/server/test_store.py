@@ -9,8 +9,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import update
 from store_rows import new_config, new_job, new_trial
 
+from deuteron.server.models import IdempotencyRow
 from deuteron.server.store import (
     Conflict,
     InvalidToken,
@@ -106,6 +108,7 @@ class TestStore:
         assert (first.state, first.attempts) == (JobState.RUNNING, 1)
         assert again == first
         assert (other.attempts, other.claim_id) == (2, "t.2")
+        assert first.started_at is not None and abs(datetime.now(UTC) - first.started_at) < timedelta(seconds=20)
         assert other.started_at == first.started_at
         with store.write() as tx:
             assert not tx.jobs.renew(job.id, claim_id="t.1", lease=LEASE)
@@ -128,7 +131,8 @@ class TestStore:
         queued, running = self.submit(store), self.submit(store)
         with store.write() as tx:
             tx.jobs.claim(running.id, claim_id="r", worker="w", lease=LEASE)
-            assert tx.jobs.request_cancel(queued.id).state is JobState.CANCELLED
+            cancelled = tx.jobs.request_cancel(queued.id)
+            assert (cancelled.state, cancelled.cancel_requested) == (JobState.CANCELLED, True)
             asked = tx.jobs.request_cancel(running.id)
             assert (asked.state, asked.cancel_requested) == (JobState.RUNNING, True)
             assert tx.jobs.request_cancel(running.id) == asked
@@ -223,6 +227,17 @@ class TestStore:
                 assert tx.events.delivered(job.id, "r") == set(range(parity, 40, 2))
                 assert tx.events.last_id(job.id) == 20
                 assert [e.id for e in tx.events.page(job.id, after=17)] == [18, 19, 20]
+
+    def test_the_last_run_is_the_one_that_got_the_job_last(self, store: ServiceStore) -> None:
+        """Whatever earlier runs still deliver."""
+        job, other = self.submit(store), self.submit(store)
+        with store.write() as tx:
+            assert tx.events.last_run(job.id) is None
+            for claim in (None, "t.1", None, "t.2"):
+                tx.events.append(job.id, "job_state", "{}", claim_id=claim)
+                tx.events.append(other.id, "job_state", "{}", claim_id="t.3")
+            tx.events.append(job.id, "trial", "{}", claim_id="t.1", sequence=1)
+            assert (tx.events.last_run(job.id), tx.events.last_run(other.id)) == ("t.2", "t.3")
 
     def test_a_transaction_that_raises_leaves_nothing(self, store: ServiceStore) -> None:
         job = self.submit(store)
@@ -324,6 +339,21 @@ class TestStore:
             with pytest.raises(KeyIsTaken, match="k1"):
                 tx.idempotency.add("me", "k1", "s1", job.id)
             assert tx.idempotency.find("me", "k1", "s1") == job.id
+
+    def test_an_idempotency_key_is_fresh_again_after_a_day(self, store: ServiceStore) -> None:
+        first, second = self.submit(store), self.submit(store)
+        with store.write() as tx:
+            tx.idempotency.add("me", "old", "s1", first.id)
+            tx.idempotency.add("me", "young", "s1", first.id)
+        with store.database.write() as connection:
+            for key, age in (("old", timedelta(hours=25)), ("young", timedelta(hours=23))):
+                at = datetime.now(UTC) - age
+                connection.execute(update(IdempotencyRow).where(IdempotencyRow.key == key).values(created_at=at))
+        with store.write() as tx:
+            assert tx.idempotency.find("me", "old", "s2") is None
+            tx.idempotency.add("me", "old", "s2", second.id)
+            assert tx.idempotency.find("me", "old", "s2") == second.id
+            assert tx.idempotency.find("me", "young", "s1") == first.id
 
     def test_an_idempotency_key_finds_its_job_and_refuses_another_body(self, store: ServiceStore) -> None:
         job = self.submit(store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from sqlalchemy import update
 from deuteron import migrations
 from deuteron.server import ServiceStore, Settings, create_app
 from deuteron.server.api.events import follow
-from deuteron.server.auth import SINGLE_USER
+from deuteron.server.auth import SINGLE_USER, Principal
 from deuteron.server.connections import Room
 from deuteron.server.limits import FAILURE_BURST
 from deuteron.server.listen import server_config
@@ -26,6 +27,7 @@ from deuteron.server.store.tokens import Tokens
 
 OpenClient = Callable[..., TestClient]
 JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}]}
+SCOPES = ("read", "submit", "worker", "admin")
 
 
 @pytest.fixture
@@ -80,6 +82,23 @@ def test_scopes(guarded: TestClient, scope: str, allowed: set[str]) -> None:
     }
     assert {name for name, status in statuses.items() if status < 300} == allowed
     assert {status for name, status in statuses.items() if name not in allowed} <= {403}
+
+
+def test_a_token_of_two_scopes_may_do_what_either_may(guarded: TestClient) -> None:
+    headers = bearer(make_token(guarded, "submit", "worker"))
+    assert guarded.post("/v1/jobs", json=JOB, headers=headers).status_code == 202
+    announced = guarded.post("/v1/worker/devices", json={"worker": "w", "devices": []}, headers=headers)
+    assert announced.status_code < 300
+    assert guarded.get("/v1/tokens", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("size", range(5))
+def test_what_a_caller_may_is_what_its_scopes_are_for(size: int) -> None:
+    implied = {"read": {"read"}, "submit": {"submit", "read"}, "worker": {"worker", "read"}, "admin": set(SCOPES)}
+    for own in itertools.combinations(SCOPES, size):
+        caller = Principal("id", "name", frozenset(own))
+        allowed = set[str]().union(*(implied[scope] for scope in own))
+        assert {scope for scope in (*SCOPES, "nonsense") if caller.may(scope)} == allowed
 
 
 def test_a_token_is_looked_at_before_the_body(guarded: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import random
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,13 @@ import pytest
 from answering import AnsweringServer, send
 from msgspec.structs import replace
 
+from deuteron import migrations
 from deuteron.server import Client, ServiceStore, upstream
+from deuteron.server.bundles import Bundles
 from deuteron.server.client import ServiceError
 from deuteron.server.configs import put_record
 from deuteron.server.metrics import Metrics
-from deuteron.server.predictors import FILE_NAME
+from deuteron.server.predictors import FILE_NAME, Predictors
 from deuteron.server.upstream import FRESH_S, KEPT_S, MOST_HOPS, Part, Upstream, merged_lines, services_in
 from deuteron.tuner import ConfigRecord, DeviceFingerprint, encode_record, read_bundle, write_bundle
 from deuteron.tuner.measure.statistics import Interval
@@ -387,3 +392,52 @@ def test_predictions_of_the_upstream_are_answers_and_in_the_bundle(
     with Client(laptop) as client:
         client.pull_bundle(tmp_path / "b", kernel=KERNEL)
     assert list(read_bundle(tmp_path / "b").predictors()) == [made]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bundle_has_what_dicts_of_own_and_their_records_say(
+    sqlite_url: str, tmp_path: Path, predictor: Callable[..., Predictor], seed: int
+):
+    """Of one key the own record and the own predictor; of one device what is for it; as old as the newest of them."""
+    rng = random.Random(seed)
+    devices = [H200, replace(H200, name="NVIDIA B300")]
+
+    def made() -> tuple[list[ConfigRecord], list[Predictor]]:
+        """Each with a time of its own, by which it is known."""
+        records = [record(rng.randint(1, 4), device=rng.choice(devices), created_at=time()) for _ in range(5)]
+        predictors = [
+            predictor(kernel_hash=KERNEL, device=device, dtype=dtype, created_at=time())
+            for device, dtype in itertools.product(devices, ("f32", "bf16"))
+            if rng.random() < 0.6
+        ]
+        return sorted({item.key: item for item in records}.values(), key=lambda item: item.key), predictors
+
+    def time() -> str:
+        return datetime.fromtimestamp(1.7e9 + rng.randrange(10**7), UTC).isoformat()
+
+    migrations.upgrade(sqlite_url)
+    store = ServiceStore.open(sqlite_url)
+    (records, predictors), (theirs, their_predictors) = made(), made()
+    with store.write() as tx:
+        for item in records:
+            put_record(tx, item, None)
+    write_bundle(tmp_path / FILE_NAME, [], predictors=predictors)
+    bundles = Bundles(tmp_path, store, Predictors(tmp_path / FILE_NAME), service="http://here")
+    part = Part(tuple(theirs), tuple(their_predictors), version="1")
+    for device in (None, *(device.key for device in devices)):
+        bundle = read_bundle(bundles.latest(KERNEL, device, part).path)
+        for found, here, there in (
+            (bundle.records(), records, theirs),
+            (bundle.predictors(), predictors, their_predictors),
+        ):
+            model = {item.key: item.created_at for item in (*there, *here) if device in (None, item.device.key)}
+            assert {item.key: item.created_at for item in found} == model
+        times = [
+            item.created_at
+            for item in (*records, *theirs, *predictors, *their_predictors)
+            if device in (None, item.device.key)
+        ]
+        known = {item.key for item in predictors}
+        hidden = [item.created_at for item in their_predictors if item.key in known]
+        assert bundle.manifest.created_at == max(time for time in times if time not in hidden)
+    store.close()
