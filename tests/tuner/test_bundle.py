@@ -3,13 +3,15 @@ from __future__ import annotations
 import hashlib
 import json
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from deuteron.tuner.errors import BundleError
-from deuteron.tuner.records import lookup, read_bundle, write_bundle
+from deuteron.tuner.records import Predictor, bundle, lookup, read_bundle, write_bundle
+from deuteron.tuner.records.bundle import encode_predictor
 
 
 @pytest.fixture
@@ -40,6 +42,18 @@ def test_unsorted_or_repeated_stream_is_refused_and_leaves_nothing(tmp_path: Pat
     with pytest.raises(BundleError, match="repeated"):
         write_bundle(path, [make_record({"n": 2}), make_record({"n": 2})])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_predictor_that_no_reader_takes_is_not_written(
+    tmp_path: Path, predictor: Callable[..., Predictor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = predictor()
+    monkeypatch.setattr(bundle, "MAX_LINE", len(encode_predictor(made)))
+    write_bundle(tmp_path / "taken", [], predictors=[made])
+    assert list(read_bundle(tmp_path / "taken").predictors()) == [made]
+    with pytest.raises(BundleError, match="takes .* bytes; a bundle's line has at most"):
+        write_bundle(tmp_path / "refused", [], predictors=[predictor(kernel_name="kernel1")])
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
 def test_failed_write_keeps_the_old_file(bundle_path: Path, make_record) -> None:  # type: ignore[no-untyped-def]

@@ -438,6 +438,39 @@ def test_what_the_default_leaves_unwritten_is_left_by_others(tmp_path: Path) -> 
     assert [checker.check({"HOW": how, "BLOCK": 128}).ok for how in (0, 1, 2)] == [False, False, True]
 
 
+TWO = """
+import deuteron as triton
+import deuteron.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr):
+    o = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + o, o < n)
+    tl.store(y_ptr + o, x, o < n)
+    tl.store(z_ptr + o, (x * 100).to(tl.int32), (o < n) & (o % 2 == 0))
+
+
+workload = {
+    "dims": ["n"],
+    "tensors": [
+        {"name": "x_ptr", "shape": ["n"]},
+        {"name": "y_ptr", "shape": ["n"], "role": "output"},
+        {"name": "z_ptr", "shape": ["n"], "role": "output", "dtype": "i32"},
+    ],
+    "scalars": {"n": "n"},
+    "grid": ["cdiv(n, BLOCK)"],
+    "space": {"parameters": {"BLOCK": [128, 64]}},
+}
+"""
+
+
+def test_integers_that_are_left_unwritten_at_every_shape_are_beside_floats_too(tmp_path: Path) -> None:
+    (tmp_path / "two.py").write_text(TWO)
+    problem = Problem(resolve_workload(f"{tmp_path / 'two.py'}:kernel"), {"n": 1000}, "f32")
+    assert checker_of(problem, default={"BLOCK": 128}).check({"BLOCK": 64}).ok
+
+
 READING = """
 import deuteron as triton
 import deuteron.language as tl

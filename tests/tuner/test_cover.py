@@ -13,6 +13,7 @@ import pytest
 
 from deuteron.cli.errors import CommandError
 from deuteron.cli.exports.cover import cover_json, cover_python
+from deuteron.compiler import get_device
 from deuteron.tuner.cover import (
     Cover,
     CoverError,
@@ -255,8 +256,6 @@ def test_missing_pairs_are_measured_as_ratios() -> None:
     configs = tuple({"BLOCK_SIZE": size} for size in (256, 512, 1024, 128))
     table = TimeTable(({"n": 1000}, {"n": 4000}), configs, ({0: 100.0}, {1: 50.0}), (1.0, 1.0))
     told: list[str] = []
-    from deuteron.compiler import get_device
-
     filled = measure_missing(
         table,
         [(0, 1), (0, 2), (0, 3)],
@@ -271,6 +270,32 @@ def test_missing_pairs_are_measured_as_ratios() -> None:
     assert filled.ranges == ({1: pytest.approx((90.0, 90.0))}, {})
     assert any("too small" in line for line in told) and any("wrong" in line for line in told)
     assert Problem(builtin_workload("vector_add"), {"n": 1000}, "f32").dims == table.shapes[0]
+
+
+@pytest.mark.parametrize(
+    ("raced", "says"),
+    [
+        (Raced("crashed", "ended by SIGSEGV"), "ended by SIGSEGV"),
+        (Raced("ok", times=[[], [1.0]], errors=["the best is wrong", None]), "the best is wrong"),
+        (Raced("ok", times=[], errors=[]), "no time was taken"),
+    ],
+)
+def test_a_race_without_the_best_compares_nothing(raced: Raced, says: str) -> None:
+    class Broken(Tape):
+        def race(self, configs, **how: object) -> Raced:  # type: ignore[no-untyped-def]
+            return raced
+
+    table = TimeTable(({"n": 1000},), ({"BLOCK_SIZE": 256}, {"BLOCK_SIZE": 512}), ({0: 100.0},), (1.0,))
+    with pytest.raises(CoverError, match=f"cannot be compared at n=1000: {says}"):
+        measure_missing(
+            table,
+            [(0, 1)],
+            workload=builtin_workload("vector_add"),
+            dtype="f32",
+            device=get_device("cpu"),
+            evaluator=lambda problem, device, default, seed: Broken({}),
+            tell=print,
+        )
 
 
 def test_refusals() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deuteron.tuner.errors import ExpressionError
-from deuteron.tuner.expression import Expression
+from deuteron.tuner.expression import MAX_DEPTH, Expression
 
 
 def value(text: str, **names: int | float | str | bool) -> object:
@@ -80,6 +80,20 @@ def test_values(text: str, names: dict[str, int], expected: object) -> None:
 def test_refused_when_parsed(text: str) -> None:
     with pytest.raises(ExpressionError):
         Expression.parse(text)
+
+
+@pytest.mark.parametrize(
+    "around",
+    ["-{}", "not ({})", "({}) + 1", "1 + ({})", "({}) < 2", "1 < ({})", "1 in (0, {})", "({}) in (1,)"]
+    + ["min({}, 1)", "cdiv(1, {})", "1 and ({})", "({}) if 1 else 2", "2 if ({}) else 1", "2 if 1 else ({})"],
+)
+def test_depth_counts_in_all_that_nests(around: str) -> None:
+    def nested(depth: int) -> str:
+        return around.replace("{}", nested(depth - 1)) if depth else "1"
+
+    Expression.parse(nested(15))
+    with pytest.raises(ExpressionError, match="the expression is too large"):
+        Expression.parse(nested(MAX_DEPTH + 1))
 
 
 @pytest.mark.parametrize(

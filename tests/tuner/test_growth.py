@@ -98,6 +98,23 @@ workload = {
 """
 
 
+MASKED = """
+def kernel(x_ptr, y_ptr, M, N, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + tl.program_id(0) * N + i, i < N, 0.0)
+    tl.store(y_ptr + tl.program_id(0), tl.sum(x if MASKED else tl.sqrt(x * 0.0 - 1.0), 0))
+
+
+workload = {
+    "dims": ["M", "N"],
+    "tensors": [{"name": "x_ptr", "shape": ["M", "N"]}, {"name": "y_ptr", "shape": ["M"], "role": "output"}],
+    "scalars": {"M": "M", "N": "N"},
+    "grid": ["M"],
+    "space": {"parameters": {"MASKED": [True, False], "BLOCK": [256, 512, 4096]}},
+}
+"""
+
+
 @pytest.fixture
 def described(tmp_path: Path):  # type: ignore[no-untyped-def]
     def make(text: str) -> WorkloadSpec:
@@ -125,6 +142,14 @@ def test_a_block_that_covers_a_row_is_right_up_to_its_size(described) -> None:  
     assert extended(spec, {"M": 10, "N": 250}, {"ROWS": 2, "BLOCK": 512}).sizes == {"M": 79}
     found = extended(spec, {"M": 10, "N": 250}, {"ROWS": 1, "BLOCK": 4096})
     assert (found.sizes, found.together) == ({"M": 79, "N": 1999}, True)
+
+
+def test_numbers_are_varied_where_a_truth_value_may_not_be(described) -> None:  # type: ignore[no-untyped-def]
+    """Without its mask the kernel gives NaN, which says nothing of the block that covers a row by itself."""
+    spec = described(MASKED)
+    found = extended(spec, {"M": 10, "N": 250}, {"MASKED": True, "BLOCK": 256})
+    assert found.sizes == {"M": 79} and found.doubts["N"].startswith("it is wrong at M=10, N=")
+    assert "N" in extended(spec, {"M": 10, "N": 250}, {"MASKED": True, "BLOCK": 4096}).sizes
 
 
 def test_truth_values_that_are_not_written_are_not_right(described) -> None:  # type: ignore[no-untyped-def]

@@ -111,6 +111,19 @@ def test_what_it_ends_with_is_an_answer(noise: Callable[[random.Random], float],
     assert sum(said) / len(said) >= 0.95
 
 
+def test_of_many_challengers_each_must_be_clearer() -> None:
+    """What one of a thousand looks would say by chance, one of eight says eight times as often."""
+    between = 0
+    for seed in range(100):
+        rng = random.Random(seed)
+        default, challenger = ([level * (1 + rng.gauss(0, 0.1)) for _ in range(60)] for level in (1.0, 1.08))
+        one, eight = (paired_ratio(challenger, default, 1 - (1 - CLEAR_CONFIDENCE) / count).low for count in (1, 8))
+        assert is_settled([default, challenger]) == (one > 1 + SAME_MARGIN)
+        assert is_settled([default] + [challenger] * 8) == (eight > 1 + SAME_MARGIN)
+        between += one > 1 + SAME_MARGIN >= eight
+    assert between > 3
+
+
 def test_the_faster_of_two_winners_is_worth_more_rounds() -> None:
     """Sixteen rounds say of both that they are faster than the default, and not which one to store."""
     rng = random.Random(11)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 from deuteron.tuner.events import ShapeFinished, TuneEvent
+from deuteron.tuner.experience import sources
+from deuteron.tuner.experience.foreign import SourceError
 from deuteron.tuner.experience.sources import read_logs, read_records
+from deuteron.tuner.journal import read_events
 from deuteron.tuner.local import LocalResult, tune_locally
 
 
@@ -43,6 +51,21 @@ def test_records_are_read_from_the_same_places(fakes: ModuleType, tmp_path: Path
     for source in (result.folder, result.folder / "journal.jsonl", tmp_path / "all", result.bundle):
         assert read_records(str(source)) == result.records
     assert read_records("http://127.0.0.1:1") == []
+
+
+def test_a_journal_that_cannot_be_read_is_not_an_empty_one(
+    fakes: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails behind the first line, say."""
+
+    def failing(path: Path) -> Iterator[object]:
+        yield from itertools.islice(read_events(path), 2)
+        raise OSError(errno.EIO, "Input/output error")
+
+    tune(fakes, tmp_path / "first")
+    monkeypatch.setattr(sources, "read_events", failing)
+    with pytest.raises(SourceError, match="cannot be read: Input/output error"):
+        read_logs(str(tmp_path / "first"), "softmax_kernel")
 
 
 def test_a_search_starts_from_either(fakes: ModuleType, tmp_path: Path) -> None:
