@@ -27,7 +27,7 @@ from .memory.scratch import GpuFunction, allocate
 from .overlap import expand, fill_rings, find_streams, persist, rotate, structure, write_back
 from .residency import slots_for_another_cta
 from .room import with_room
-from .verify import verify_gpu
+from .verify import verify_gpu, verify_rings
 from .work import GpuWork
 
 #: The modules whose rules say how operations take layouts; importing them registers the rules.
@@ -108,11 +108,15 @@ PIPELINE: tuple[tuple[str, Step], ...] = (
 STEPS = tuple(name for name, _ in PIPELINE)
 #: The steps after which tiles have layouts.
 _LAID_OUT = STEPS[STEPS.index("layouts") :]
+#: Those before, after which what rings hold has one.
+_WITH_RINGS = STEPS[STEPS.index("rings") : STEPS.index("layouts")]
 
 
 def check_of(step: str) -> Callable[[Function], Function]:
     """What checks the function that a step has left, and raises IRError."""
-    return verify_gpu if step in _LAID_OUT else verify
+    if step in _LAID_OUT:
+        return verify_gpu
+    return verify_rings if step in _WITH_RINGS else verify
 
 
 def lower_to_gpu(

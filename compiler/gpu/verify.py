@@ -31,6 +31,23 @@ def verify_gpu(function: FunctionT) -> FunctionT:
     return function
 
 
+def verify_rings(function: FunctionT) -> FunctionT:
+    """Check a function in which what rings hold has its place in shared memory already, and all else has no layout.
+
+    Raises:
+        IRError: as ``verify``.
+    """
+    held = {value: value.type for op in function.walk() for value in op.results if value.type.shared is not None}
+    try:
+        for value, type in held.items():
+            value.type = type.with_layout(None)
+        verify(function)
+    finally:
+        for value, type in held.items():
+            value.type = type
+    return function
+
+
 def _check_value(op: Op, value: Value, warps: int) -> None:
     layout = value.type.layout
     if not value.type.rank or value.type.shared is not None:

@@ -88,6 +88,23 @@ def test_a_step_that_breaks_layouts_is_named(monkeypatch: pytest.MonkeyPatch) ->
         compiled("agree", target="cuda:80")
 
 
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
+def test_operands_that_are_computed_from_rings_are_right(target: str) -> None:
+    text = (EXAMPLES / "matmul.py").read_text()
+    computed = text.replace("tl.dot(a, b,", "tl.dot(a * b_scale, b,").replace(
+        "    for k in", "    b_scale = tl.full((BLOCK_SIZE_M, BLOCK_SIZE_K), 2, tl.float16)\n    for k in", 1
+    )
+    assert computed.count("b_scale") == 2
+    source = KernelSource.from_text(computed, "matmul_kernel", "computed.py")
+    variant = make_variant(
+        source, {**POINTERS, **SIZES, **ONES}, {**BLOCKS, "BLOCK_SIZE_N": 128}, target, {"num_warps": 8}
+    )
+    with knobs.verify.scope(True):
+        made = build(variant, "gpu", "rings")
+        assert "gpu.slot" in str(made.artifacts["gpu"])
+        build(variant, "ptx")
+
+
 def test_shorter_rings_are_seen_again() -> None:
     """Sixteen slots do not fit; what was seen last is what is used."""
     names = [name for name, _, _ in steps("cuda:90a", persistent=False, num_stages=16)]
