@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint gpu bench clean
+.PHONY: help demo test check lint fuzz gpu bench clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -33,6 +33,9 @@ lint: $(STAMP)  ## formatting, ruff, mypy
 
 check: $(STAMP)  ## what CI runs: the linters beside the tests
 	@$(MAKE) --no-print-directory -j 2 lint test
+
+fuzz: $(STAMP)  ## random kernels against NumPy: make fuzz FUZZ="--target interpreter --seed 7 --seconds 600"
+	$(BIN)/python tests/fuzz/kernels.py $(FUZZ)
 
 gpu:  ## on a machine with an NVIDIA GPU: GPU tests, then benchmarks against torch, Triton and Proton
 	bash benchmarks/gpu.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then rows,
-# products, mixtures of experts, additions by atomics and attention against Triton and torch's libraries, compile times
+# make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then random
+# kernels against NumPy, rows, products, mixtures of experts, additions by atomics and attention against Triton and torch's libraries, compile times
 # and autotuning against Triton, the profiler against Proton and what scopes inside a kernel cost, the main job on cuda:0,
 # and examples under compute-sanitizer where it is installed. Each step has its own time-out, so that a kernel that hangs
 # costs minutes, not the machine.
@@ -37,6 +37,7 @@ STEPS= step machine 30 sh -c 'nvidia-smi --query-gpu=name,driver_version,clocks.
 workers=$("$PYTHON" -c 'import xdist' 2>/dev/null && echo "-n 8 --dist loadfile --no-loadscope-reorder")
 # shellcheck disable=SC2086
 step tests 270 "$PYTHON" -P -m pytest -q --maxfail=20 -m gpu --require-gpu -p no:cacheprovider $workers tests
+step fuzz 180 "$PYTHON" tests/fuzz/kernels.py --target cuda --programs 100000 --seconds 90 --seed "${FUZZ_SEED:-2000000}" --jobs 8 --out "$OUT/fuzz"
 step rows 240 "$PYTHON" benchmarks/rows.py --limit 200 --out "$OUT/rows.json" ${QUICK:+--quick}
 step gemm 400 "$PYTHON" benchmarks/gemm.py --peers --limit 330 --out "$OUT/gemm.json" ${QUICK:+--quick}
 step fp8 150 "$PYTHON" benchmarks/gemm.py --peers --dtype fp8 --shapes 1024,1024,1024 4096,4096,4096 8192,8192,8192 --limit 100 --out "$OUT/gemm-fp8.json" ${QUICK:+--quick}
