@@ -329,6 +329,20 @@ def where(b: Builder) -> None:
     b.emit(text, [condition, a, o], [(a.shape, a.kind)], chosen)
 
 
+def chosen_scalar(b: Builder) -> None:
+    """One number or another: a conditional expression."""
+    a = b.pick(lambda v: not v.shape and v.kind in (I32, I64, F32))
+    o, every = like(b, (), a.kind), b.choose(2, 3)
+    text = b.choose(f"{a} if pid % {every} == 0 else {o}", f"tl.where(pid % {every} == 0, {a}, {o})")
+
+    def meaning(x: Known, y: Known, pid: Known) -> Known:
+        first = pid.values % every == 0
+        error = None if x.exact and y.exact else np.where(first, x.slack, y.slack)
+        return Known(np.where(first, x.values, y.values), error)
+
+    b.emit(text, [a, o, b.pid], [((), a.kind)], meaning)
+
+
 def called(b: Builder) -> None:
     """A function of the kernel's module, which calls another one."""
     a = b.pick(lambda v: v.kind in (I32, I64) and v.size <= b.limit)

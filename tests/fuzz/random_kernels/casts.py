@@ -28,7 +28,8 @@ from .statements import Variable
 
 
 def convert(b: Builder) -> None:
-    cast(b, b.pick(lambda v: v.kind is not I1), b.choose(*STORED, I1))
+    a = b.pick()
+    cast(b, a, b.choose(*INTEGERS, *FLOATS) if a.kind is I1 else b.choose(*STORED, I1))
 
 
 def cast(b: Builder, a: Variable, to: Kind) -> Variable:

@@ -26,8 +26,6 @@ def _serve(pipe: Connection) -> None:
         except (Discard, Reject) as error:
             outcome = Outcome(work, "resources", f"no kernel: {error}")
         pipe.send(outcome)
-        if outcome.kind == "failed" and work.target == "cuda":
-            os._exit(1)  # its context may be lost
 
 
 class Child:
@@ -105,7 +103,8 @@ class Team:
             for place, child in enumerate(self.children):
                 outcome = child.outcome() if child.work is not None else None
                 if outcome is not None:
-                    if outcome.kind in ("crashed", "hangs"):
+                    lost = outcome.kind == "failed" and outcome.work.target == "cuda"  # its context may be
+                    if lost or outcome.kind in ("crashed", "hangs"):
                         self._replace(place)
                     yield outcome
 

@@ -23,6 +23,7 @@ ELEMENTS: Operations = [arithmetic.binary] * 8 + [
     arithmetic.where,
     arithmetic.where,
     arithmetic.called,
+    arithmetic.chosen_scalar,
     *[arithmetic.unary] * 3,
     *[casts.convert] * 4,
     casts.bits,
@@ -120,6 +121,19 @@ def change(b: Builder, names: Sequence[Variable]) -> None:
 
 
 def condition(b: Builder) -> Variable:
+    """A scalar that decides, or two."""
+    one = _comparison(b)
+    if b.chance(0.8):
+        return one
+    other, made = _comparison(b), [((), I1)]
+    if b.chance(0.5):
+        both = lambda x, y: Known(x.values & y.values)  # noqa: E731
+        return b.emit(f"{one} and {other}", [one, other], made, both, pooled=False)
+    either = lambda x, y: Known(x.values | ~y.values)  # noqa: E731
+    return b.emit(f"{one} or not {other}", [one, other], made, either, pooled=False)
+
+
+def _comparison(b: Builder) -> Variable:
     """A scalar that decides: of the program, of an argument, of the turn, or of what was loaded."""
     made = [((), I1)]
     how = b.choose("program", "argument", "scalar", "turn", "tile")

@@ -20,6 +20,8 @@ from .stores import try_store
 #: How often each kind of kernel comes.
 FAMILIES = {"tiles": 9, "blocks": 9, "gemm": 9, "persistent": 3, "attention": 4, "products": 4, "scaled": 1}
 OTHERS = {"persistent": persistent, "attention": attention, "products": products, "scaled": scaled_products}
+#: Those without products, which take a tenth of the others' time.
+STRAIGHT = ("tiles", "blocks")
 #: What is drawn for a seed until something is wanted.
 ATTEMPTS = 60
 
@@ -76,7 +78,7 @@ def _make(seed: int, family: str, rng: random.Random, assembly: bool) -> RandomK
     b = Builder(rng, programs, assembly)
     b.limit = 8192 if programs < 10 else 256
     _options(b, family)
-    if family in ("tiles", "blocks"):
+    if family in STRAIGHT:
         _tiles(b)
         if family == "blocks":
             _blocks(b)
@@ -88,14 +90,13 @@ def _make(seed: int, family: str, rng: random.Random, assembly: bool) -> RandomK
         if b.chance(0.4):
             for _ in range(rng.randint(1, 4)):
                 step(b, FEW)
-    _finish(b, b.rng.randint(4, 8) if family in ("tiles", "blocks") else b.rng.randint(2, 4))
+    _finish(b, b.rng.randint(5, 10) if family in STRAIGHT else b.rng.randint(2, 4))
     made = (tuple(b.inputs), tuple(b.outputs), b.numbers, b.options, tuple(b.body), frozenset(b.tags), b.fixed)
     return RandomKernel(seed, family, programs, *made)
 
 
 def _options(b: Builder, family: str) -> None:
-    few = family in ("tiles", "blocks")
-    b.options["num_warps"] = b.choose(1, 2, 4, 4, 8, 16) if few else b.choose(1, 2, 4, 4, 4, 8, 8, 16)
+    b.options["num_warps"] = b.choose(1, 2, 4, 4, 8, 16) if family in STRAIGHT else b.choose(1, 2, 4, 4, 4, 8, 8, 16)
     b.options["num_stages"] = b.choose(1, 2, 3, 3, 4, 5)
     if b.chance(0.1):
         b.options["num_ctas"] = b.choose(1, 2, 4)
@@ -110,7 +111,7 @@ def _tiles(b: Builder) -> None:
         new_load(b, random_shape(b, b.choose(None, None, 64, 256)), b.rng.choice(NUMBERS))
     if b.chance(0.5):
         new_load(b, (), b.choose(I32, I32, F32, I64))
-    for _ in range(b.rng.randint(4, 12)):
+    for _ in range(b.rng.randint(6, 16)):
         step(b, ALL)
 
 
@@ -140,6 +141,6 @@ def _finish(b: Builder, outputs: int) -> None:
 
 
 def _store_some(b: Builder, candidates: Sequence[Variable], wanted: int) -> None:
-    for v in list(dict.fromkeys(candidates))[:16]:
+    for v in list(dict.fromkeys(candidates))[:20]:
         if wanted and try_store(b, v):
             wanted -= 1

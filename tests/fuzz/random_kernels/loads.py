@@ -3,6 +3,7 @@ program and of each turn of a loop."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,11 +82,36 @@ def _through_pointers(
         hints = (', eviction_policy="evict_first"', ', cache_modifier=".cg"', ", volatile=True")
         hint = b.choose(*hints) if b.chance(0.15) else ""
         return b.emit(f"tl.load({address}{hint})", uses, [(shape, kind)], lambda *at: Known(read(*at)))
+    masks, tiles = ([v for v in b.pool if v.shape == shape and v.kind is wanted] for wanted in (I1, kind))
+    if masks and b.chance(0.5):
+        return _under_a_mask(b, address, uses, b.rng.choice(masks), b.rng.choice(tiles) if tiles else None, kind, read)
     condition, mask = random_mask(b, shape)
     other = 0 if kind.bits == 8 and kind.is_float else b.choose(0, 1, 5)
     filler: Array = np.array(other).astype(kind.numpy)
     text = f"tl.load({address}, mask={condition}, other={float(other) if kind.is_float else other})"
     return b.emit(text, uses, [(shape, kind)], lambda *at: Known(np.where(mask, read(*at), filler)))
+
+
+def _under_a_mask(
+    b: Builder,
+    address: str,
+    places: list[Variable],
+    mask: Variable,
+    other: Variable | None,
+    kind: Kind,
+    read: Callable[..., Array],
+) -> Variable:
+    """A load whose mask, and what else there is, were computed."""
+    uses = [mask, *([other] if other else []), *places]
+
+    def meaning(chosen: Known, *rest: Known) -> Known:
+        found = rest[1:] if other else rest
+        filler = rest[0] if other else Known(np.zeros((), kind.numpy))
+        error = None if filler.exact else np.where(chosen.values, 0.0, filler.slack)
+        return Known(np.where(chosen.values, read(*found), filler.values), error)
+
+    text = f"tl.load({address}, mask={mask}, other={other or (0.0 if kind.is_float else 0)})"
+    return b.emit(text, uses, [(mask.shape, kind)], meaning)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from .shrinking import without
 
 #: Ends that are no findings: right, or more than a target has.
 FINE = ("good", "resources")
+#: What is said of operations that an architecture lacks.
+NEWER = re.compile(r"needs? sm_\d+\w* or newer")
 #: Lines of a traceback that are kept.
 TRACE_LINES = 8
 
@@ -68,7 +70,7 @@ def check(work: Work) -> Outcome:
     except (OutOfResources, IllegalSchedule) as error:
         return Outcome(work, "resources", str(error), tags)
     except CompilationError as error:
-        return Outcome(work, "refused", str(error), tags)
+        return Outcome(work, "resources" if NEWER.search(str(error)) else "refused", str(error), tags)
     except DeuteronError as error:
         return Outcome(work, "failed", f"{type(error).__name__}: {error}", tags)
     except Exception as error:

@@ -70,14 +70,17 @@ def _through_pointers(b: Builder, a: Variable, loop: Variable | None, masked: bo
     text, places = offsets(b, a.shape, strides)
     o = b.output(a.kind, b.programs * each)
     address = f"{o.name} + {text} + pid * {each}" + (f" + ({loop} & {TURNS - 1}) * {step}" if loop else "")
-    condition, mask = random_mask(b, a.shape) if masked else ("", np.ones(a.shape, bool))
+    computed = [v for v in b.pool if v.shape == a.shape and v.kind is I1]
+    chosen = b.rng.choice(computed) if masked and computed and b.chance(0.5) else None
+    condition, mask = random_mask(b, a.shape) if masked and not chosen else (str(chosen or ""), np.ones(a.shape, bool))
 
     def effect(state: State) -> None:
         at = places + beside(state.number(b.pid) * each + _turn(b, state, loop) * step, a.shape)
-        state.store(o, at, state[a], state.lanes(a.shape) & mask)
+        kept = state[chosen].values if chosen else mask
+        state.store(o, at, state[a], state.lanes(a.shape) & kept)
 
     more = f", mask={condition}" if condition else ""
-    b.effect(f"tl.store({address}, {a}{more})", [a, *([loop] if loop else [])], effect)
+    b.effect(f"tl.store({address}, {a}{more})", [v for v in (a, loop, chosen) if v], effect)
 
 
 def _box(b: Builder, a: Variable, descriptor: bool) -> None:
