@@ -56,7 +56,7 @@ class Schedule:
                 f"num_warps = {self.num_warps}: it must be a power of 2", hint="use 1, 2, 4, 8, 16 or 32"
             )
         if self.num_stages < 0:
-            raise ImpossibleOption(f"num_stages = {self.num_stages} is not possible", hint="use 1 or more")
+            raise ImpossibleOption(f"num_stages = {self.num_stages} is not possible", hint="use 0 or more")
         if self.num_ctas not in (1, 2, 4, 8, 16):
             raise ImpossibleOption(f"num_ctas = {self.num_ctas} is not possible", hint="use 1, 2, 4, 8 or 16")
         if self.maxnreg is not None and not 16 <= self.maxnreg <= 256:

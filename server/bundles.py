@@ -239,7 +239,8 @@ def signing_key(settings: Settings) -> SigningKey | None:
         return None
     if settings.signing_key == OWN_KEY:
         return KeyFolder(settings.keys).own_or_new()
-    return read_private_key(Path(settings.signing_key).expanduser())
+    hint = f"DEUTERON_SIGNING_KEY names a private key, or is {OWN_KEY} or {NO_KEY}"
+    return read_private_key(Path(settings.signing_key).expanduser(), hint)
 
 
 def _compress(source: Path, target: Path) -> None:

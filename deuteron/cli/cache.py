@@ -72,7 +72,9 @@ def show(bundle: BundleFile, allow_unsigned: AllowUnsigned = False) -> None:
 
 @app.command()
 def lookup(
-    kernel: Annotated[str, typer.Argument(metavar="KERNEL", help="Name or hash of a kernel, or FILE.py:KERNEL.")],
+    kernel: Annotated[
+        str, typer.Argument(metavar="KERNEL", help="Name or hash of a kernel, FILE.py:KERNEL, or a built-in workload.")
+    ],
     shape: Annotated[str, typer.Option(metavar="M=512,N=512", help="The shape of the launch.")],
     dtype: Annotated[str, typer.Option(help="The dtype of the launch.")] = "f32",
     device: Annotated[
@@ -90,6 +92,8 @@ def lookup(
     from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype  # lazy: help starts without the compiler
     from deuteron.tuner.job import parse_shape  # lazy: help starts without the tuner
 
+    if bundle is not None and server is not None:
+        raise CommandError("--bundle and --server are two places to look", hint="give one of them")
     sizes = parse_shape(shape)
     canonical_dtype(dtype)  # one that kernels do not have was tuned for nothing
     if bundle is not None:

@@ -59,7 +59,9 @@ def compile_kernel(
         typer.Option("--persistent/--no-persistent", help="A GPU program works on many tiles; --no-persistent: one."),
     ] = None,
     maxnreg: Annotated[int | None, typer.Option(help="Most registers of a thread on a GPU.")] = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Keep tl.device_assert.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Keep tl.device_assert, and assert that integers do not overflow.")
+    ] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Default: stdout.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not list assumptions.")] = False,
 ) -> None:

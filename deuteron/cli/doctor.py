@@ -7,7 +7,8 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,6 +18,7 @@ import typer
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError, MissingExtra
 from deuteron.compiler.extras import EXTRAS, require_extras
+from deuteron.server.settings import Settings
 
 from .database import explained, shown
 from .output import console, format_bytes, make_table
@@ -49,7 +51,16 @@ def doctor(
 
     Example: `deuteron doctor`
     """
-    checks = [*_packages(), *_folders(), _assembler(), *_devices(), _quiet(), *_database(), _service(server)]
+    checks = [
+        *_packages(),
+        *_variables(),
+        *_folders(),
+        _assembler(),
+        *_devices(),
+        _quiet(),
+        *_database(),
+        _service(server),
+    ]
     if as_json:
         typer.echo(json.dumps([asdict(check) for check in checks], indent=2))
     else:
@@ -73,6 +84,16 @@ def _packages() -> Iterator[HealthCheck]:
             require_extras(extra, by=f"the extra {extra}")
         except MissingExtra as error:
             yield HealthCheck(f"extra {extra}", "note", error.message, error.hint or "")
+
+
+def _variables() -> Iterator[HealthCheck]:
+    """Those of our names that nothing reads: a misspelt one changes nothing, and nothing else says so."""
+    known = {name for knob in knobs.all_knobs() for name in knob.names}
+    known |= {item.metadata["variable"] for item in fields(Settings)}
+    for name in sorted(knobs.inherited_environment()):
+        if name.startswith("DEUTERON_") and name not in known:
+            near = next(iter(get_close_matches(name, known, n=1)), "")
+            yield HealthCheck("settings", "note", f"nothing reads {name}", f"is {near} meant?" if near else "")
 
 
 def _folders() -> Iterator[HealthCheck]:
@@ -147,7 +168,6 @@ def _database() -> Iterator[HealthCheck]:
     from sqlalchemy import make_url
 
     from deuteron import migrations  # lazy: help starts without the service
-    from deuteron.server import Settings  # lazy: as above
 
     try:
         settings = Settings.from_environment()

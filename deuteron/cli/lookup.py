@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deuteron.tuner.workloads import BUILTINS, builtin_workload
+
 from .errors import CommandError
 from .kernel_file import read_kernel
 from .output import format_config
@@ -86,16 +88,17 @@ def _hash_of_file(kernel: str) -> str | None:
 
 
 def _hash_in(bundle: Bundle, kernel: str) -> str:
-    """The hash of a kernel that is named, abbreviated, or given as a file."""
+    """The hash of a kernel that is named, abbreviated, or given as a file or as a built-in workload."""
     of_file = _hash_of_file(kernel)
     if of_file is not None:
         return of_file
+    sought = builtin_workload(kernel).kernel.name if kernel in BUILTINS else kernel
     names: dict[str, str] = {}
     known = ((one.kernel_name, one.kernel_hash) for one in bundle.records())
     predicted = ((one.kernel_name, one.kernel_hash) for one in bundle.predictors())
     for name, kernel_hash in itertools.chain(known, predicted):
         is_hash = len(kernel) >= _SHORTEST_HASH and kernel_hash.startswith(kernel)
-        if name == kernel or is_hash:
+        if name in (kernel, sought) or is_hash:
             return kernel_hash
         names[name] = kernel_hash
     raise CommandError(f"{bundle.path} has no kernel {kernel!r}", hint=f"it has {', '.join(names) or 'none'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -62,9 +63,12 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def check_folder_of(path: Path) -> None:
-    """Raise :class:`CommandError`, before any work, where a file has no folder to be written to."""
-    if not path.resolve().parent.is_dir():
-        raise CommandError(f"cannot write {path}: there is no folder {path.resolve().parent}")
+    """Raise :class:`CommandError`, before any work, where a file has no folder to be written to, or may not be."""
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise CommandError(f"cannot write {path}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise CommandError(f"cannot write {path}: nothing can be written in {folder}")
 
 
 def make_table(*columns: str) -> Table:

@@ -6,6 +6,7 @@ python -m deuteron.cli.reference docs/cli.md --check    exit with 1 if the page 
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
@@ -22,8 +23,8 @@ _HEAD = """\
 # The command line
 
 Exit codes of `deuteron`: 0, the command did what it says; 1, a job that it watched or some of the shapes that it tuned
-did not succeed, `sanitize` has findings or `doctor` a problem; 2, a mistake that the message explains; 130, Ctrl-C;
-141, who read the output has gone (`| head`).
+did not succeed, `sanitize` has findings or `doctor` a problem; 2, a mistake that the message explains, in the
+options or in a kernel of which nothing works at any shape; 130, Ctrl-C; 141, who read the output has gone (`| head`).
 `bench` passes on the code of the benchmark. Data go to stdout, progress and messages to stderr. `python -m deuteron` is
 the same command.
 
@@ -107,9 +108,12 @@ def _members(kind: object) -> list[Enum]:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page, or compare it; the exit code."""
-    page = Path(arguments[0])
-    text = reference()
-    if "--check" in arguments:
+    options = argparse.ArgumentParser(prog="python -m deuteron.cli.reference", description="Write docs/cli.md.")
+    options.add_argument("page", type=Path)
+    options.add_argument("--check", action="store_true", help="exit with 1 if the page is not what would be written")
+    given = options.parse_args(arguments)
+    page, text = given.page, reference()
+    if given.check:
         if page.is_file() and page.read_text(encoding="utf-8") == text:
             return 0
         print(f"{page} is out of date: python -m deuteron.cli.reference {page}", file=sys.stderr)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from deuteron.tuner.strategies import StrategyFactory
 
 
+#: What a search that starts from another one is called.
+_WARM = "surrogate (warm)"
+
+
 class ProtocolName(StrEnum):
     """The protocols of deuteron.tuner.replay, as typer wants them."""
 
@@ -66,6 +70,8 @@ def replay(
     for path in (out, plot):
         if path is not None:
             check_folder_of(path)
+    for recording in recordings if warm_from is not None else ():  # one of another kernel is told before all searches
+        factories[_WARM](recording.space("constrained"), 0)
     comparison = StrategyComparison(tuple(_run(recordings, factories, protocol.value, budget, seeds)))
     _print(comparison)
     if out is not None:
@@ -99,7 +105,7 @@ def _factories(names: str, warm_from: Path | None) -> dict[str, StrategyFactory]
         (recording, *others) = _read(warm_from)
         if others:
             raise CommandError(f"{warm_from} has {len(others) + 1} recordings", hint="name a file that has one")
-        factories["surrogate (warm)"] = warm_surrogate(recording)
+        factories[_WARM] = warm_surrogate(recording)
     return factories
 
 

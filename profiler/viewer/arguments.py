@@ -149,6 +149,8 @@ def _refuse(options: argparse.Namespace, output: str) -> None:
     for option, wrong in misplaced.items():
         if wrong:
             raise UsageError(f"{option} has no meaning with --format {output}", hint="leave one of them out")
+    if options.depth is not None and options.depth < 0:
+        raise UsageError(f"--depth {options.depth} is negative", hint="0 shows the root alone")
     if options.top is not None and options.top < 0:
         raise UsageError(f"--top {options.top} is negative", hint="0 shows all rows")
 

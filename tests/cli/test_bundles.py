@@ -41,6 +41,7 @@ def test_lookup_says_why(run, bundle: Path):
     assert exact["match"] == "exact"
     assert exact["config"] == f"BLOCK_SIZE={record.config['BLOCK_SIZE']}"
     assert ask(record.kernel_hash[:12], "--shape", "n=65536") == exact
+    assert ask("vector_add", "--shape", "n=65536") == exact
     near = ask("vector_add_kernel", "--shape", "n=60000")
     assert near["match"] == "nearest_shape"
     assert "n=65536" in near["reason"]
@@ -59,6 +60,12 @@ def test_lookup_says_what_another_toolchain_was(run, bundle: Path, tmp_path: Pat
     strict = run("cache", "lookup", "--bundle", other, "vector_add_kernel", "--shape", "n=65536", "--strict")
     assert strict.code == 2
     assert "compiler of yesterday" in strict.err
+
+
+def test_lookup_looks_in_one_place(run, bundle: Path):
+    where = ("--bundle", bundle, "--server", "http://127.0.0.1:9")
+    asked = run("cache", "lookup", "vector_add", "--shape", "n=65536", *where)
+    assert asked.code == 2 and "--bundle and --server are two places" in asked.err
 
 
 def test_lookup_of_other_dims_names_the_right_ones(run, bundle: Path):

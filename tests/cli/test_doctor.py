@@ -77,6 +77,15 @@ def test_a_folder_that_is_a_file(found: Any, tmp_path: Path) -> None:
     assert "DEUTERON_CACHE_DIR" in checks["cache"]["hint"]
 
 
+def test_names_that_nothing_reads(found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEUTERON_MAX_TRAILS", "10")
+    monkeypatch.setenv("DEUTERON_CPU_THREADS", "2")
+    code, checks = found()
+    assert (code, checks["settings"]["state"]) == (0, "note")
+    assert checks["settings"]["text"] == "nothing reads DEUTERON_MAX_TRAILS"
+    assert checks["settings"]["hint"] == "is DEUTERON_MAX_TRIALS meant?"
+
+
 def test_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     for load, state in ((7.0, "note"), (1.0, "ok")):

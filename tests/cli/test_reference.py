@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import typer
 
 from deuteron.cli.app import app
@@ -25,6 +26,13 @@ def test_every_command_and_option_is_on_the_page():
             for name in parameter.opts if parameter.param_type_name == "option" else ():
                 assert name in section or name == "--help"
             assert getattr(parameter, "help", None), f"{path}: {parameter.name} has no help"
+
+
+def test_options_are_no_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        main(["-h"])
+    assert caught.value.code == 0 and "--check" in capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
 def test_check_tells_a_page_that_is_not_current(tmp_path: Path, capsys):

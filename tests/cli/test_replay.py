@@ -60,6 +60,12 @@ def test_a_warm_start_is_one_more_strategy(run, tmp_path: Path):
     assert "surrogate (warm)" in ran.out
 
 
+def test_what_is_no_start_is_told_before_all_searches(run):
+    ran = run("replay", SAMPLE, "--warm-from", DATA / "stored" / "journal.jsonl", "--budget", "10", "--seeds", "1")
+    assert ran.code == 2 and "has no configurations of the space" in ran.err
+    assert "after 10 evaluations" not in ran.err
+
+
 def test_the_file_has_every_seed(run, tmp_path: Path):
     out = tmp_path / "scores.json"
     command = ("--strategy", "random", "--budget", "25", "--seeds", "3", "--protocol", "charged", "--json", out)

@@ -269,6 +269,7 @@ def path(tmp_path: Path) -> str:
         (["-f", "dot", "--color", "always"], "--color always has no meaning with --format dot"),
         (["-m", "time", "-n", "3"], "--top has no meaning with --format tree"),
         (["-f", "table", "-n", "-3"], "--top -3 is negative"),
+        (["-m", "time", "-d", "-1"], "--depth -1 is negative"),
         (["-f", "table", "-d", "0"], "--depth 0 shows nothing"),
     ],
 )

@@ -23,6 +23,8 @@ import pytest
 
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import MissingExtra
+from deuteron.server import Settings
+from deuteron.server.bundles import signing_key
 from deuteron.tuner.errors import BundleError, KeyFileError, TunerError, UntrustedBundle
 from deuteron.tuner.records import Bundle, Manifest, key_folder, read_bundle, write_bundle
 from deuteron.tuner.records.signature import CONTEXT, SigningKey, key_id, signer_of
@@ -479,6 +481,9 @@ def test_a_file_that_is_no_private_key(tmp_path: Path, text: bytes):
         read_private_key(path)
     with pytest.raises(KeyFileError, match="No such file"):
         read_private_key(tmp_path / "none")
+    settings = Settings(home=tmp_path, signing_key=str(tmp_path / "none"))
+    with pytest.raises(KeyFileError, match=r"No such file[^\0]*hint: DEUTERON_SIGNING_KEY names"):
+        signing_key(settings)
 
 
 def test_without_the_package(write: Write, keys: KeyFolder, monkeypatch: pytest.MonkeyPatch):

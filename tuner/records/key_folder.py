@@ -286,13 +286,16 @@ def server_address(url: str) -> str:
     return f"{parts.scheme}://{host}{ending}"
 
 
-def read_private_key(path: Path) -> SigningKey:
-    """The private key in a PEM file. Raises :class:`KeyFileError` also for one that others may read."""
+def read_private_key(path: Path, hint: str = _WHERE) -> SigningKey:
+    """The private key in a PEM file. Raises :class:`KeyFileError` also for one that others may read.
+
+    ``hint``: what to do where there is no such file.
+    """
     try:
         mode = path.stat().st_mode
         text = read_file(path)
     except OSError as error:
-        raise _unusable(path, error) from None
+        raise _unusable(path, error, hint) from None
     if mode & 0o007:
         raise KeyFileError(f"{path}: everybody may read this private key", hint=f"chmod 600 {path}")
     return SigningKey.from_pem(text, path)
@@ -303,5 +306,5 @@ def _first_at(key: TrustedKey | None) -> tuple[str, ...]:
     return () if key is None else tuple(map(server_address, key.servers or ()))
 
 
-def _unusable(path: Path, error: OSError) -> KeyFileError:
-    return KeyFileError(f"{path}: {error.strerror or error}", hint=_WHERE)
+def _unusable(path: Path, error: OSError, hint: str = _WHERE) -> KeyFileError:
+    return KeyFileError(f"{path}: {error.strerror or error}", hint=hint)

@@ -15,9 +15,9 @@ class Config:
     """One choice of compile-time values and schedule options for ``@autotune`` to try.
 
     ``kwargs``: values of the kernel's ``tl.constexpr`` parameters. ``pre_hook``: called with all arguments by name
-    before every launch with this configuration. The CPU's code does not depend on the options that follow, and that of
-    GPUs on all but ``num_ctas``, which is 1. Schedule options that Triton does not have (``persistent``) go into
-    ``kwargs``.
+    before every launch with this configuration. ``num_warps``, ``num_stages`` and ``maxnreg`` change the code of GPUs;
+    ``num_ctas``, 1 to 16, is taken and changes nothing. None of them changes the CPU's code. Schedule options that
+    Triton does not have (``persistent``) go into ``kwargs``.
 
     Raises:
         ArgumentMismatch: ``kwargs`` are not values by name.
