@@ -55,7 +55,8 @@ def tune(
     """Find the best configuration of a kernel on this machine.
 
     Every configuration is checked against a reference before it is timed. A search that was interrupted
-    goes on where it stopped when the same command is given again. Where some shapes cannot be tuned the
+    goes on where it stopped when the same command is given again; to measure anew, name another --out, or
+    delete the journal.jsonl in its folder. Where some shapes cannot be tuned the
     others are, their configurations are in the bundle, and the exit code is 1.
 
     Each shape starts from what the ones before it measured, with --from also from earlier searches: other
