@@ -8,21 +8,27 @@ import json
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from stores import context_of, put
 
-from deuteron.server import Settings
+from deuteron.compiler.errors import DeviceError
+from deuteron.server import Settings, submission
 from deuteron.server.api.schemas.jobs import JobBody
+from deuteron.server.checking import target_of
+from deuteron.server.dispatch import NoDispatcher
 from deuteron.server.fingerprints import fingerprints
 from deuteron.server.store.idempotency import IdempotencyKeys
 from deuteron.server.store.jobs import Jobs
-from deuteron.tuner import Budget, builtin_workload
+from deuteron.tuner import Budget, ConfigRecord, DeviceFingerprint, builtin_workload
 from deuteron.tuner.codec import canonical_json
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
+MakeRecord = Callable[..., ConfigRecord]
 
 
 def submit(client: TestClient, **changes: object) -> dict[str, Any]:
@@ -597,3 +603,38 @@ def test_one_key_at_two_servers_makes_one_job(client: TestClient, monkeypatch: p
     again = client.post("/v1/jobs", json=body, headers=headers)
     assert (again.status_code, again.json()["id"]) == (202, first)
     assert len(client.get("/v1/jobs").json()["jobs"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("present", "taken"),
+    [
+        (["cpu", "cuda:0"], {"cpu", "cuda", "cuda:0"}),
+        (["cpu"], {"cpu"}),
+        (["cuda:1"], {"cuda", "cuda:1"}),
+        (None, {"cpu", "cuda", "cuda:0", "cuda:1"}),
+    ],
+)
+def test_jobs_are_for_devices_that_are_there(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, present: list[str] | None, taken: set[str]
+) -> None:
+    """Where workers may join later, for all."""
+    context = context_of(client)
+    monkeypatch.setattr(NoDispatcher, "devices", lambda _dispatcher: present)
+    for device in ("cpu", "cuda", "cuda:0", "cuda:1"):
+        with nullcontext() if device in taken else pytest.raises(DeviceError, match="is not present on this service"):
+            submission._check_device(context, device)
+
+
+def test_jobs_are_checked_for_gpus_that_workers_announced(client: TestClient, make_record: MakeRecord) -> None:
+    """A record that was brought from elsewhere says nothing of the limits here."""
+    context = context_of(client)
+    here, elsewhere = (DeviceFingerprint("cuda", name, sm_count=1, compute_capability=(7, 5)) for name in ("T4", "RTX"))
+    put(client, make_record({"M": 64, "N": 64}, device=elsewhere))
+    unknown = target_of(context, "cuda")
+    assert (unknown.properties.name, unknown.properties.compute_capability) == ("cuda", None)
+    with context.store.write() as tx:
+        tx.devices.announce(
+            key=here.key, kind="cuda", name="T4", fingerprint=json.dumps(here.to_json()), worker="cuda:0@h/1"
+        )
+    assert (target_of(context, "cuda").properties.name, target_of(context, "cuda").target) == ("T4", "cuda:75")
+    assert target_of(context, "cpu").target == "cpu"

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,14 @@ def test_an_open_address_needs_tokens(tmp_path: Path) -> None:
         require_tokens_exist(settings, store)
     assert "deuteron token create" in str(caught.value.hint)
     with store.write() as tx:
-        tx.tokens.create("root", ["admin"])
+        tx.tokens.create("reader", ["read", "submit", "worker"])
+        tx.tokens.create("past", ["admin"], expires_at=datetime.now(UTC) - timedelta(seconds=1))
+        revoked, _ = tx.tokens.create("gone", ["admin"])
+        tx.tokens.revoke(revoked.id)
+    with pytest.raises(SettingsError, match="no administrator's token yet"):
+        require_tokens_exist(settings, store)
+    with store.write() as tx:
+        tx.tokens.create("root", ["admin"], expires_at=datetime.now(UTC) + timedelta(hours=1))
     require_tokens_exist(settings, store)
     store.close()
 

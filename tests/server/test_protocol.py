@@ -244,6 +244,25 @@ def answer_to(*parts: bytes) -> tuple[list[Request], bytes, bool]:
     return seen, transport.written, transport.closed_first
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "taken", "says"),
+    [
+        (b"http://a/x?y", b"a", b"/x?y", b""),  # what proxies are asked for, which servers have to take
+        (b"http://a:80/x", b"a:80", b"/x", b""),
+        (b"//x/y", b"a", b"//x/y", b""),
+        (b"http://other/x", b"a", None, b"its address is of another host than Host"),
+        (b"http://a:80/x", b"a", None, b"its address is of another host than Host"),
+        (b"*", b"a", None, b"its address is not a path"),
+    ],
+)
+def test_whole_addresses_are_of_the_host_that_is_named(
+    target: bytes, host: bytes, taken: bytes | None, says: bytes
+) -> None:
+    seen, written, _ = answer_to(b"GET " + target + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert [request.target for request in seen if request.whole] == ([] if taken is None else [taken])
+    assert statuses(written) == ([400] if taken is None else [204]) and says in written
+
+
 def test_heads_and_trailers_have_an_end() -> None:
     head = b"POST / HTTP/1.1\r\nHost: a\r\n"
     line = b"X: " + b"y" * 1000 + b"\r\n"

@@ -278,6 +278,18 @@ def test_wrong_tokens_are_limited_and_lock_nobody_out(slow_guesses: TestClient, 
     assert guess_as(slow_guesses, way, "dtn_guess") == 429
 
 
+def test_a_token_that_has_ended_is_forgiven_once(slow_guesses: TestClient) -> None:
+    """Its owner need not know yet; what goes on with it is a guess as any other."""
+    secret = make_token(slow_guesses, "read")
+    assert guess_as(slow_guesses, "bearer", secret) == 200
+    store = slow_guesses.app.state.context.store  # type: ignore[attr-defined]
+    with store.write() as tx:
+        (token,) = tx.tokens.all()
+        tx.tokens.revoke(token.id)
+    guesses = [guess_as(slow_guesses, "bearer", secret) for _ in range(FAILURE_BURST + 3)]
+    assert guesses == [401] * (FAILURE_BURST + 1) + [429] * 2
+
+
 @pytest.mark.parametrize(("proxies", "statuses"), [("", {401, 429}), ("10.0.0.0/8,127.0.0.1", {401})])
 def test_only_proxies_that_are_named_say_where_requests_come_from(
     settings: Settings, proxies: str, statuses: set[int]
