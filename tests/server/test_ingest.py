@@ -35,7 +35,7 @@ from deuteron.server.files import remove_parts
 from deuteron.server.store import Conflict, JobState, NewJob, NotFound, TooLong
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.event_log import EventLog
-from deuteron.tuner.events import JobFinished, JobStarted
+from deuteron.tuner.events import JobCancelled, JobFailed, JobFinished, JobStarted, TuneEvent
 from deuteron.tuner.http import ServiceError
 
 JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
@@ -263,6 +263,27 @@ def test_what_fails_while_a_process_stops_fails_no_job(
     assignment = Assignment(json.loads(stored(context, job_id).spec), (), 1, 60.0)
     run_module._run_claimed(bench, cast(Link, link), job_id, "t.1", assignment, handover)
     assert link.heard == [f"t.1 gives {job_id} back"]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("end", [JobCancelled(), JobFailed("no configuration works", "see the trials")])
+def test_the_end_of_a_job_is_told_unless_it_is_given_back(
+    service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: TuneEvent, stops: bool
+) -> None:
+    context, job_id = service
+    handover, link = Handover(), NotingLink()
+
+    def runner(spec: object, *, emit: Callable[[Any], None], **_: object) -> None:
+        if stops:
+            handover.stop()
+        emit(end)
+
+    monkeypatch.setattr(run_module, "load_runner", lambda name: runner)
+    bench = Bench("http://127.0.0.1:1", "token", "cpu", tmp_path, "any:run", tmp_path)
+    bench.spool.mkdir()
+    assignment = Assignment(json.loads(stored(context, job_id).spec), (), 1, 60.0)
+    run_module._run_claimed(bench, cast(Link, link), job_id, "t.1", assignment, handover)
+    assert link.heard == ([f"t.1 gives {job_id} back"] if stops else [end.to_json()["kind"]])
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ def test_a_plain_lookup_goes_past_the_routing_and_a_refusal_does_not(tuned: Test
     assert len(shortened) == 3
     assert tuned.head(f"{LOOKUP_PATH}?{plain}").status_code == 200
     assert len(shortened) == 4
+    assert tuned.post(f"{LOOKUP_PATH}?{plain}", json={}).status_code == 422, "what is asked for is in the body"
     for query in ("", f"{plain}&strict=1", f"{plain}&dtype=f32&dtype=f32", f"{plain}&shap=M"):
         tuned.get(f"{LOOKUP_PATH}?{query}")
     assert tuned.get(f"{LOOKUP_PATH}?{plain[:-1]}5&strict=true").status_code == 404

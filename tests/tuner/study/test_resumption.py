@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from types import ModuleType
 
@@ -51,6 +52,15 @@ def test_finished_job_is_rebuilt_from_its_trials(fakes: ModuleType, tmp_path: Pa
     again = fakes.Run(fakes.job(), fakes.FakeEvaluator(lambda config: "crashed"), tmp_path, finished=first.finished)
     assert again.trials == []
     assert again.records == first.records
+
+
+def test_trials_are_taken_over_in_the_order_of_their_numbers(fakes: ModuleType, tmp_path: Path) -> None:
+    """Whatever brings them: a final is known by the trials that stand together."""
+    first = fakes.Run(fakes.job(), fakes.FakeEvaluator(fakes.bowl), tmp_path)
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(first.finished, len(first.finished))
+        again = fakes.Run(fakes.job(), fakes.FakeEvaluator(lambda config: "crashed"), tmp_path, finished=shuffled)
+        assert again.trials == [] and again.records == first.records
 
 
 def test_half_reported_final_is_run_again(fakes: ModuleType, tmp_path: Path) -> None:
