@@ -69,6 +69,35 @@ def test_the_next_job_has_the_processes_of_finals(lender: KeptProcesses) -> None
     assert len(others & finals) == 1 and screens not in others and screened not in {screens, *others}
 
 
+def test_what_is_not_kept_ends(lender: KeptProcesses) -> None:
+    """Such as what screened, which may hold much of the memory of the device."""
+    with lender.lent("cuda:1") as processes:
+        search(processes)
+        screened = processes._idle
+        processes.rest("cuda:1")
+        search(processes)
+        other = processes._idle
+    assert screened is not None and other is not None and screened is not other
+    deadline = time.monotonic() + 20
+    while screened.running or other.running:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert processes._finals and all(child.running for child in processes._finals)
+
+
+def test_a_timer_that_comes_too_late_ends_no_others(make: Callable[[], Processes]) -> None:
+    """It was cancelled when it had begun."""
+    lender = KeptProcesses(make, seconds=60.0)
+    with lender.lent("cuda:1") as first:
+        pass
+    with lender.lent("cuda:2") as second:
+        assert second is not first
+    lender._let_go(first)
+    with lender.lent("cuda:2") as third:
+        assert third is second
+    lender.close()
+
+
 def test_what_is_kept_has_forgotten_its_problem(lender: KeptProcesses) -> None:
     with lender.lent("cuda:1") as processes:
         search(processes)
