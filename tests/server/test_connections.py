@@ -18,7 +18,8 @@ from typing import Any, cast
 import pytest
 import uvicorn
 
-from deuteron.server.connections import LEAST_TAKEN, MOST_DESCRIPTORS, Room, raise_descriptor_limit
+from deuteron.server import connections
+from deuteron.server.connections import LEAST_TAKEN, MOST_DESCRIPTORS, Room, Taking, raise_descriptor_limit
 from deuteron.server.protocol import patient_protocol
 from deuteron.server.serving import ServiceServer, is_no_cancellation
 
@@ -56,6 +57,72 @@ def test_whoever_says_nothing_makes_room() -> None:
     room.leave(c)
     room.enter(b)
     assert closed == ["b", "d", "f"]
+
+
+class Clock:
+    """A loop with one timer at most, whose time passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now, self.due = 0.0, list[tuple[float, Callable[[], None]]]()
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        assert not self.due
+        self.due.append((self.now + seconds, call))
+
+
+class Reader(Transport):
+    """The other end of a connection: what it has taken of what was written."""
+
+    def __init__(self, closed: list[str]) -> None:
+        super().__init__("it", closed)
+        self.taken: int | None = 0
+        self.left = 1
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def get_extra_info(self, _name: str) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("taken", "left", "closed_at"),
+    [
+        (lambda look: 0, lambda look: 1, 8),
+        (lambda look: look * LEAST_TAKEN // 9, lambda look: 1, 8),
+        (lambda look: look * LEAST_TAKEN // 8, lambda look: 1, None),
+        (lambda look: look * LEAST_TAKEN, lambda look: 1, None),
+        (lambda look: 4 * LEAST_TAKEN * (look >= 4), lambda look: 1, 12),
+        (lambda look: 0, lambda look: int(look < 3), None),  # all is under way: what the client does next is its own
+        (lambda look: None, lambda look: 1, None),
+    ],
+    ids=["nothing", "too little", "enough", "more", "nothing more", "no more is there", "nobody knows"],
+)
+def test_who_takes_too_little_of_what_is_there_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+    taken: Callable[[int], int | None],
+    left: Callable[[int], int],
+    closed_at: int | None,
+) -> None:
+    """Looked at eight times in the seconds that are given."""
+    closed, clock = list[str](), Clock()
+    reader = Reader(closed)
+    monkeypatch.setattr(connections, "acknowledged", lambda transport: transport.taken)
+    taking = Taking(cast("asyncio.Transport", reader), cast("asyncio.AbstractEventLoop", clock), 8.0)
+    reader.taken, reader.left = taken(0), left(0)
+    taking.begin()
+    for look in range(1, 30):
+        reader.taken, reader.left = taken(look), left(look)
+        if clock.due:
+            clock.now, call = clock.due.pop()
+            call()
+        if closed:
+            break
+    assert (look if closed else None) == closed_at
+    assert bool(clock.due) == (closed_at is None and left(29) > 0 and taken(29) is not None)
 
 
 def test_a_shortage_is_said_once_a_minute_and_makes_room_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
