@@ -289,18 +289,24 @@ def test_a_pinned_configuration_stays(client: TestClient, make_record: MakeRecor
     assert actions == ["stored", "pinned", "kept", "unpinned", "stored"]
 
 
-def test_listing_pages_through_everything(client: TestClient, make_record: MakeRecord) -> None:
-    put(client, *(make_record({"M": 1 << i, "N": 1}) for i in range(5)))
-    seen: list[str] = []
-    cursor: str | None = None
-    while True:
-        parameters = {"limit": "2", "kernel": HASH, **({"cursor": cursor} if cursor else {})}
-        page = client.get("/v1/configs", params=parameters).json()
-        seen += [config["shape_key"] for config in page["configs"]]
-        cursor = page["next"]
-        if cursor is None:
-            break
-    assert sorted(seen) == sorted(f"M={1 << i},N=1" for i in range(5))
+@pytest.mark.parametrize("what", ["configs", "jobs"])
+def test_listing_pages_through_everything(client: TestClient, make_record: MakeRecord, what: str) -> None:
+    """Whatever the size of a page: all are full but the last, behind which there is none; and so say the links."""
+    put(client, *(make_record({"M": 1 << i, "N": 1}) for i in range(6)))
+    job = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}]}
+    assert all(client.post("/v1/jobs", json=job).status_code == 202 for _ in range(6))
+    whole = client.get(f"/v1/{what}").json()[what]
+    assert len({item["id"] for item in whole}) == 6
+    for limit in range(1, 8):
+        pages, following = [], f"/v1/{what}?limit={limit}"
+        while following:
+            page = client.get(following)
+            assert page.status_code == 200
+            pages.append(page.json()[what])
+            following = page.links["next"]["url"] if page.links else ""
+            cursor = page.json()["next"]
+            assert f"cursor={cursor}" in following if cursor is not None else not following
+        assert pages == [whole[at : at + limit] for at in range(0, 6, limit)], limit
 
 
 # -- bundles
