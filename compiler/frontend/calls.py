@@ -20,6 +20,7 @@ from ..language.tensor import tensor
 from ..printable import shown
 from ..source.modules import LANGUAGE_TYPES
 from .frame import Frame
+from .python_calls import evaluated, is_programs
 
 
 def call(
@@ -41,6 +42,8 @@ def call(
         return function(*args, **kwargs)
     if isinstance(function, Inlinable):
         return current().call(function, args, kwargs)
+    if isinstance(function, types.MethodType) and is_programs(frame.source, function.__self__):
+        return evaluated(function, args, kwargs)
     if _may_call(function):
         return _invoke(frame, node, function, args, kwargs)
     raise frame.error(

@@ -22,6 +22,7 @@ from .attributes import described, read_attribute
 from .calls import call
 from .dispatch import evaluate, expression
 from .frame import Frame
+from .python_calls import attribute, is_programs
 
 
 @expression(ast.Constant)
@@ -252,6 +253,8 @@ def _member(frame: Frame, node: ast.Attribute) -> object:
     else:
         value = _member(frame, owner) if isinstance(owner, ast.Attribute) else evaluate(frame, owner)
     with frame.at(node):
+        if is_programs(frame.source, value):
+            return attribute(value, node.attr)
         return read_attribute(value, node.attr)
 
 

@@ -14,7 +14,7 @@ from ..ir.types import SCALARS, Tile
 from ..language.arithmetic import as_tensor
 from ..language.context import activate, wrapping
 from ..language.descriptors import descriptor_of
-from ..language.inline import Inlinable, LibraryFunction
+from ..language.inline import ConstexprFunction, Inlinable, LibraryFunction
 from ..language.named import as_tuples
 from ..language.tensor import tensor
 from ..language.typed import untyped
@@ -30,6 +30,7 @@ from .dispatch import evaluate, execute
 from .exits import close, goes_on, leave
 from .frame import Frame, StepBudget
 from .names import RETURNED, VALUE
+from .python_calls import evaluated
 
 #: The modules whose rules compile statements and expressions; importing them registers the rules.
 RULES = (branches, comprehensions, expressions, loops, statements)
@@ -161,11 +162,13 @@ class Compilation:
         self.budget = StepBudget()
 
     def call(self, function: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
-        """Inline a jit function at the current place."""
+        """Inline a jit function at the current place; one of compile-time values of the running program is called."""
         if not isinstance(function, Inlinable):
             raise UnsupportedSyntax(
                 f"{shown(function)} is not a jit function", hint="write one, decorated with @deuteron.jit"
             )
+        if isinstance(function, ConstexprFunction) and function.runs:
+            return evaluated(function, args, kwargs)
         callee = source_of(function)
         if self.depth >= MAX_DEPTH:
             raise UnsupportedSyntax(f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse")

@@ -90,7 +90,12 @@ def library(function: Callable[..., object]) -> LibraryFunction:
 
 
 class ConstexprFunction(InlinableFunction):
-    """A function of compile-time values: kernels evaluate it while they are compiled, Python calls it as it is."""
+    """A function of compile-time values: kernels call it while they are compiled, as Python does."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether the Python function is what its text says."""
+        return True
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         return self.function(*map(_plain, args), **{k: _plain(v) for k, v in kwargs.items()})

@@ -12,19 +12,25 @@ from typing import Any, TypeVar, cast
 from ..errors import CompilationError, KernelMismatch
 from ..language.builtin import is_builtin
 from ..language.inline import ConstexprFunction
+from .dependencies import CompileTimeNamespace
 from .kernel import KernelSource, Sourced, at_compile_time
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 class CompileTimeFunction(ConstexprFunction, Sourced):
-    """A function of compile-time values: kernels evaluate its text while they are compiled, Python calls it as it
-    is."""
+    """A function of compile-time values: kernels call it while they are compiled, as Python does. Its text says what it
+    depends on."""
 
     @functools.cached_property
     def source(self) -> KernelSource:
         """Its text; raises CompilationError where it cannot be read."""
         return at_compile_time(KernelSource.from_function(self.function), self.function)
+
+    @property
+    def runs(self) -> bool:
+        """Not with another text, which kernels read instead."""
+        return isinstance(self.source.namespace, CompileTimeNamespace)
 
     @property
     def src(self) -> str:
@@ -69,9 +75,11 @@ class CompileTimeFunction(ConstexprFunction, Sourced):
 def constexpr_function(function: FunctionT) -> FunctionT:
     """Decorator for helpers that compute compile-time values, such as block sizes, from compile-time values.
 
-    Kernels see its text, as they see that of jit functions, so it consists of what the kernel language has. Plain
-    functions that it calls are read in the same way. ``@tl.constexpr`` does the same. A function of the language, such
-    as ``tl.core.get_int_dtype``, stays what it is: it takes compile-time values already.
+    Kernels call it as the Python that it is, with plain values for ``tl.constexpr`` ones; tiles and pointers have no
+    elements yet. What it depends on is read off its text, and off that of plain functions that it calls. Where a kernel
+    is source text nothing is executed: there it consists of what the kernel language has. ``@tl.constexpr`` does the
+    same. A function of the language, such as ``tl.core.get_int_dtype``, stays what it is: it takes compile-time values
+    already.
     """
     if is_builtin(function):
         return function

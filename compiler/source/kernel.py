@@ -20,10 +20,10 @@ from ..language.aggregate import Initializer
 from ..language.inline import ConstexprFunction, Inlinable
 from ..python_text import text_of
 from .arguments import Argument, spelled
+from .dependencies import CompileTimeNamespace, depended_on
 from .meaning import Meanings
 from .modules import suggest
 from .namespace import (
-    CompileTimeNamespace,
     HelperModule,
     LiveNamespace,
     Namespace,
@@ -60,6 +60,11 @@ class KernelSource:
     made: str | None = None
     #: A function of compile-time values: what it names keeps Python's numbers.
     compile_time: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs as Python, so that its text is read for what it depends on alone."""
+        return isinstance(self.namespace, CompileTimeNamespace)
 
     def makes(self, name: str) -> bool:
         """Whether ``name`` is an aggregate whose fields this function fills."""
@@ -189,7 +194,7 @@ class KernelSource:
     def parameters(self) -> list[Argument]:
         """The parameters in order, ``*args`` before those that follow it."""
         spec = self.node.args
-        if spec.kwarg:
+        if spec.kwarg and not self.runs:
             raise self.error("functions of the kernel language do not take **kwargs", self.node)
         positional = [*spec.posonlyargs, *spec.args]
         defaults = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
@@ -219,7 +224,10 @@ class KernelSource:
             UnknownName, UnsupportedSyntax: it is nothing that kernels know.
         """
         if self.defaults is not None:
-            return admit_value(argument.name, self.defaults[argument.name])
+            default = self.defaults[argument.name]
+            if isinstance(self.namespace, CompileTimeNamespace):
+                return depended_on(argument.name, default, self.namespace.function)
+            return admit_value(argument.name, default)
         if argument.default is None:
             raise KeyError(argument.name)
         return evaluate_constant(argument.default, self.namespace)
@@ -266,6 +274,8 @@ class KernelSource:
         """Names that the function reads and does not bind, or perhaps only afterwards; where it has not, the namespace
         says what they are.
         Defaults are read outside the function, where its own names mean nothing."""
+        if isinstance(self.namespace, CompileTimeNamespace):
+            return self.namespace.names  # those of statements, too, that the kernel language does not have
         body, defaults = (
             {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
             for parts in (self.node.body, [a.default for a in self.arguments if a.default is not None])
@@ -368,7 +378,7 @@ class _Reached(Meanings):
             yield f"{number}: {source.text}"
             for name, value in source.captured():
                 known.add(name.partition(".")[0])
-                yield f"{number}: {name} = {self.captured(name, value)}"
+                yield f"{number}: {name} = {self.captured(source, name, value)}"
             for name in sorted(source.free_names - known - source.local_names):
                 yield f"{number}: {name} is unknown"
             for argument in source.arguments:
@@ -378,15 +388,18 @@ class _Reached(Meanings):
     def default(self, source: KernelSource, argument: Argument) -> str:
         """What an argument is by default; the names in its text are among those that the function reads."""
         try:
-            return self.meaning(source.default(argument))
+            return self.captured(source, argument.name, source.default(argument))
         except CompilationError:
             return "unknown"  # no constant; the compilation evaluates it, or says what is wrong
 
-    def captured(self, name: str, value: object) -> str:
-        """What a global stands for; raises UnknownName where its value cannot be told from others."""
+    def captured(self, source: KernelSource, name: str, value: object) -> str:
+        """What a global stands for. Of one whose value cannot be told from others Python code may make anything, as in
+        Triton; of kernels it raises UnknownName."""
         try:
             return self.meaning(value)
         except LaunchError as error:
+            if source.runs:
+                return "unknown"
             raise UnknownName(f"the global {name!r}: {error.message}", hint=error.hint) from error
 
     def number(self, function: Inlinable) -> int:

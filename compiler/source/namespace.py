@@ -175,16 +175,6 @@ class LiveNamespace:
         return self.function.__globals__[name]
 
 
-class CompileTimeNamespace(LiveNamespace):
-    """What a function of compile-time values reaches: its plain helpers are such functions, too, and plain numbers,
-    texts and tuples are constants."""
-
-    def lookup(self, name: str) -> object:
-        """As of any function; plain functions are evaluated by their text."""
-        value = self.raw(name)
-        return compile_time(value) if isinstance(value, types.FunctionType) else admit_value(name, value)
-
-
 class TextNamespace:
     """The imports, constants, jit functions, aggregates and classes of constants at the top level of a source text."""
 

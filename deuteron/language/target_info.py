@@ -1,11 +1,13 @@
-"""``tl.target_info``: what a kernel is compiled for. Kernels read it as compile-time values; outside of them it is what
-one would be compiled for: the GPU of this machine, or its CPU."""
+"""``tl.target_info``: what a kernel is compiled for. Kernels read it as compile-time values, and so do functions that
+they call while they are compiled; outside of them it is what one would be compiled for: the GPU of this machine, or
+its CPU."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from deuteron.compiler.errors import DeviceError
+from deuteron.compiler.language.context import active
 from deuteron.compiler.target import Target
 
 __all__ = [
@@ -45,6 +47,8 @@ is_hip_cdna3 = is_hip_cdna4 = is_hip_gfx1250 = is_hip
 
 
 def _target() -> Target:
+    if (context := active()) is not None:
+        return context.target or Target.parse("cpu")  # the interpreter's
     from deuteron.compiler.runtime.devices import get_device  # lazy: importing the language finds no devices
 
     try:

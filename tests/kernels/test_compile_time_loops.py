@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import deuteron as triton
 import deuteron.language as tl
-from deuteron.compiler.errors import CompilationError
 
 
 @triton.constexpr_function
@@ -76,33 +74,3 @@ def computed(o_ptr, N: tl.constexpr):
 def test_loops_compute_as_python_does(launch) -> None:
     got = launch(computed, (1,), np.ones(9, np.int64), N=16)[0]
     assert got.tolist() == [-2, 10**9, 0, 1, 2, 3, 7 - 100, 235, 0]
-
-
-@triton.constexpr_function
-def endless(n):
-    while n:
-        n += 1
-    return n
-
-
-@triton.constexpr_function
-def by_a_tensor(x):
-    while x > 0:
-        x -= 1
-    return x
-
-
-@triton.jit
-def never_made(o_ptr):
-    tl.store(o_ptr, endless(1))
-
-
-@triton.jit
-def not_known(o_ptr):
-    tl.store(o_ptr, by_a_tensor(tl.load(o_ptr)))
-
-
-@pytest.mark.parametrize(("kernel", "reason"), [(never_made, "at compile time"), (not_known, "known while compiling")])
-def test_loops_that_cannot_be_run_are_refused(kernel, reason: str) -> None:
-    with pytest.raises(CompilationError, match=reason):
-        kernel[(1,)](np.zeros(1, np.int32))

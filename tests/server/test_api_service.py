@@ -290,6 +290,32 @@ def test_a_kernel_is_never_executed(client: TestClient, tmp_path: Path) -> None:
     assert not trace.exists()
 
 
+def test_functions_of_compile_time_values_are_never_executed(client: TestClient, tmp_path: Path) -> None:
+    """In a program they are Python that runs; of a text that somebody sends they are the kernel language."""
+    trace = tmp_path / "trace"
+    helper = f"@triton.constexpr_function\ndef early(n):\n    return len(open({str(trace)!r}, 'w').name) + n\n\n"
+    text = KERNEL.replace("@triton.jit", helper + "@triton.jit").replace("* BLOCK", "* early(BLOCK)")
+    client.post("/v1/kernels", json={"name": "add_kernel", "text": text})
+    workload = {
+        "kernel": {"name": "add_kernel", "source": text},
+        "dims": ["n"],
+        "tensors": [
+            {"name": "x_ptr", "shape": ["n"]},
+            {"name": "y_ptr", "shape": ["n"]},
+            {"name": "out_ptr", "shape": ["n"], "role": "output"},
+        ],
+        "scalars": {"n": "n"},
+        "grid": ["cdiv(n, BLOCK)"],
+        "space": {"parameters": {"BLOCK": [128]}},
+        "bytes": "3 * n * element_bytes",
+    }
+    job = {"workload": workload, "shapes": [{"n": 256}], "device": "cpu", "budget": {"trials": 2}}
+    refused = client.post("/v1/jobs", json=job, headers={"idempotency-key": "early"})
+    assert refused.status_code == 422
+    assert "the name 'open' is not defined" in refused.text
+    assert not trace.exists()
+
+
 def test_a_bad_kernel_is_shown_with_its_place(client: TestClient) -> None:
     text = KERNEL.replace("mask = i < n", "mask = i << < n")
     response = client.post("/v1/kernels", json={"name": "add_kernel", "text": text, "filename": "add.py"})

@@ -3,6 +3,7 @@ look and refuse."""
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterator
 
 from ...errors import KernelMismatch, LaunchError
@@ -11,7 +12,7 @@ from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable, LibraryFunction
 from ...source.identity import float_text
 from ...source.kernel import KernelSource, source_of
-from ...source.meaning import functions_in
+from ...source.meaning import Meanings, functions_in
 from ...source.namespace import LiveNamespace
 from ..variant.constants import constant_text
 
@@ -25,12 +26,16 @@ class Watch:
         self.entries: list[tuple[LiveNamespace, str, object]] = []
         #: Those that are a ``tl.constexpr``, whose value a program may change in place, with the value then.
         self._boxes: list[tuple[str, constexpr, object]] = []
+        #: What functions that run as Python read and a program may change in place: where, what it held then, shown.
+        self._mutable: dict[tuple[LiveNamespace, str], tuple[str, str]] = {}
         self._collect(source, set())
         #: Those that are globals: what finds one, its name, the Python object then.
         self._globals: list[tuple[Callable[[str], object], str, object]] = []
         #: Variables of enclosing functions and members of modules, as in entries.
         self._others: list[tuple[LiveNamespace, str, object]] = []
         for namespace, name, old in self.entries:
+            if (namespace, name) in self._mutable:
+                continue
             known = namespace.globals_with(name)
             if known is None:
                 self._others.append((namespace, name, old))
@@ -49,10 +54,13 @@ class Watch:
             if not isinstance(source.namespace, LiveNamespace):
                 continue
             raw = source.namespace.raw(name)
-            if _may_change(value) or isinstance(raw, constexpr):
+            read = source.runs and not (callable(raw) or isinstance(raw, types.ModuleType))
+            if _may_change(value) or isinstance(raw, constexpr) or read:
                 self.entries.append((source.namespace, name, raw))
                 if isinstance(raw, constexpr):
                     self._boxes.append((name, raw, raw.value))
+                elif read and not isinstance(raw, _IMMUTABLE) and (text := _told(raw)) is not None:
+                    self._mutable[source.namespace, name] = text, _shown(raw)
 
     @property
     def values(self) -> dict[tuple[str, int], tuple[object, dict[str, object]]]:
@@ -74,14 +82,19 @@ class Watch:
         for name, box, value in self._boxes:
             if box.value is not value:
                 self._compare(name, constexpr(value), box)
+        for (namespace, name), (text, shown) in self._mutable.items():
+            if _told(new := self._now(namespace, name)) != text:
+                raise self._changed(name, shown, _shown(new))
 
     def _compare(self, name: str, old: object, new: object) -> None:
         if not _same(old, new):
-            raise KernelMismatch(
-                f"{self._kernel}: Global variable {name} has changed since we compiled this kernel, "
-                f"from {_shown(old)} to {_shown(new)}",
-                hint="pass it as a tl.constexpr parameter",
-            )
+            raise self._changed(name, _shown(old), _shown(new))
+
+    def _changed(self, name: str, old: str, new: str) -> KernelMismatch:
+        return KernelMismatch(
+            f"{self._kernel}: Global variable {name} has changed since we compiled this kernel, from {old} to {new}",
+            hint="pass it as a tl.constexpr parameter",
+        )
 
     def _now(self, namespace: LiveNamespace, name: str) -> object:
         try:
@@ -91,6 +104,25 @@ class Watch:
 
     def __iter__(self) -> Iterator[str]:
         return (name for _, name, _ in self.entries)
+
+
+#: What Python code cannot change in place, or nobody does.
+_IMMUTABLE = (type(None), int, float, str, Scalar)
+
+
+class _Told(Meanings):
+    """What a value holds in this process."""
+
+    def number(self, function: Inlinable) -> int:
+        return id(function)
+
+
+def _told(value: object) -> str | None:
+    """What a value holds, as text; None if that cannot be told."""
+    try:
+        return _Told().meaning(value)
+    except LaunchError:
+        return None
 
 
 def _may_change(value: object) -> bool:
