@@ -28,7 +28,7 @@ from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
 from ..asynchronous import FetchTile, Slot
 from .coalesce import Access, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
 from .fitting import ALIKE
-from .reduction import scan_layout
+from .scan import scan_layout
 from .tensorcore import accumulator_layout
 from .views import VIEWS, is_view, operand_layout, result_layout
 

@@ -32,8 +32,9 @@ from ..asynchronous import Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
 from ..ops import Mma, VectorLoad, VectorStore, VectorUpdate
 from .coalesce import access_of, default_layout, merge, order_of_fetch, reaches_sectors, vector_of
 from .homes import Family
-from .reduction import bits_of, scan_layout
+from .reduction import bits_of
 from .relayout import RULES, Relayout, Rule
+from .scan import scan_layout
 from .shared_operands import first_operand, operand_of_threads, shared_operand
 from .tensorcore import choose, choose_warp_group, multiply_add_layout, needs_wide_accumulator
 from .views import is_view

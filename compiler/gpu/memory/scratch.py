@@ -33,6 +33,7 @@ from ..asynchronous import GridSize, Pipe, Put, RingBuffer, SharedView, Wgmma
 from ..layouts.butterfly import plan_butterfly
 from ..layouts.operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
 from ..layouts.reduction import bits_of, plan_reduction
+from ..layouts.scan import plan_scan
 from ..layouts.views import VIEWS
 from ..ops import Agree, ConvertLayout, Mma, VectorUpdate
 from .lifetimes import ByteRange, Lifetimes, TakenBytes
@@ -195,7 +196,7 @@ def scratch_bytes(op: Op, used: Readers) -> int:
     return 0 if rule is None else rule(op, used)
 
 
-@scratch(Arange, Constant, EffectfulAssembly, InlineAssembly, MapElementwise, NumPrograms, ProgramId, Scan, Splat)
+@scratch(Arange, Constant, EffectfulAssembly, InlineAssembly, MapElementwise, NumPrograms, ProgramId, Splat)
 @scratch(GridSize, Mma, SharedView, Wgmma, *VIEWS)
 def _none(op: Op, used: Readers) -> int:
     return 0
@@ -210,6 +211,12 @@ def _of_conversion(op: ConvertLayout, used: Readers) -> int:
 @scratch(Reduce)
 def _of_reduction(op: Reduce, used: Readers) -> int:
     plan = plan_reduction(_layout(op.inputs[0]), op.axis)
+    return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
+
+
+@scratch(Scan)
+def _of_scan(op: Scan, used: Readers) -> int:
+    plan = plan_scan(_layout(op.inputs[0]), op.axis)
     return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
 
 

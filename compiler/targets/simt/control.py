@@ -7,7 +7,7 @@ floats, with which nothing computes as they are, travel in whole words: GPUs hav
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
 from ...ir.core import Value
@@ -22,6 +22,19 @@ _AS_IT_IS = '!{!"llvm.loop.unroll.disable"}'
 
 for _kind in (Yield, Condition):
     RULES.unsupported(_kind, "the operation that owns the region lowers its end")
+
+
+def when(state: Lowering, predicate: str | None, emit: Callable[[], None]) -> None:
+    """Run the code that ``emit`` appends in the threads where ``predicate`` holds; None: in all."""
+    if predicate is None:
+        emit()
+        return
+    inside, after = state.text.fresh("when"), state.text.fresh("after")
+    state.text.do(f"br i1 {predicate}, label %{inside}, label %{after}")
+    state.begin(inside)
+    emit()
+    state.text.do(f"br label %{after}")
+    state.begin(after)
 
 
 class _Header:

@@ -4,10 +4,12 @@ there is none."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ...ir.types import F32, F64, Element, Scalar
 from ...tile.debug import Assert, Print, index_text, label_text
 from .casts import convert
+from .control import when
 from .lowering import Lowering, rule
 
 
@@ -19,22 +21,7 @@ def _print(state: Lowering, op: Print) -> None:
         registers = state.values[value]
         alone = state.only_thread(value.type.layout) if value.type.rank else None
         names = [(i, registers[i]) for i in registers.unique()]
-        _when(state, alone, lambda k=number, n=names: _print_all(state, op, k, n))
-
-
-def _when(state: Lowering, predicate: str | None, emit: object) -> None:
-    """Run the code that ``emit`` appends in the threads where ``predicate`` holds."""
-    if not callable(emit):
-        return
-    if predicate is None:
-        emit()
-        return
-    inside, after = state.text.fresh("when"), state.text.fresh("after")
-    state.text.do(f"br i1 {predicate}, label %{inside}, label %{after}")
-    state.begin(inside)
-    emit()
-    state.text.do(f"br label %{after}")
-    state.begin(after)
+        when(state, alone, partial(_print_all, state, op, number, names))
 
 
 def _print_all(state: Lowering, op: Print, number: int, names: list[tuple[int, str]]) -> None:
@@ -96,4 +83,4 @@ def _assert(state: Lowering, op: Assert) -> None:
     file = state.module.string(where.file if where else "<unknown>")
     function = state.module.string(state.source.name)
     line = where.line if where else 0
-    _when(state, failed, lambda: state.machine.fail(state, message, file, line, function))
+    when(state, failed, lambda: state.machine.fail(state, message, file, line, function))

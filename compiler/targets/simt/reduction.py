@@ -92,7 +92,7 @@ def _across_warps(
     for place, bit in enumerate(plan.warp_bits):
         own[bit] |= 1 << place
     for place, (elem, first) in enumerate(zip(elements, starts, strict=True)):
-        slots = _Slots(state, elem, first, lane, own)
+        slots = ScratchSlots(state, elem, first, lane, own)
         for position, item in zip(positions, items, strict=True):
             store_shared(state, elem, [item[place]], slots.address(position * plan.partials))
     state.barrier()
@@ -101,8 +101,8 @@ def _across_warps(
         lane[bit] |= each << place
     columns = []
     for elem, first in zip(elements, starts, strict=True):
-        slots = _Slots(state, elem, first, lane, warp)
-        columns.append([_partials(state, slots, elem, p * plan.partials, each) for p in positions])
+        slots = ScratchSlots(state, elem, first, lane, warp)
+        columns.append([slots.load(p * plan.partials, each) for p in positions])
     made = []
     for number in range(len(items)):
         parts: list[Item] = list(zip(*(column[number] for column in columns), strict=True))
@@ -121,19 +121,12 @@ def _group_positions(plan: ReductionPlan) -> list[int]:
     return [offsets[plan.group_of.index(group)] for group in range(len(plan.groups))]
 
 
-def _partials(state: Lowering, slots: _Slots, elem: Element, start: int, count: int) -> list[str]:
-    vector = min(count, 16 // elem.bytes)
-    values: list[str] = []
-    for first in range(start, start + count, vector):
-        values += load_shared(state, elem, vector, slots.address(first))
-    return values
-
-
-class _Slots:
+class ScratchSlots:
     """Addresses of elements in scratch, by element number XORed into what the thread contributes."""
 
     def __init__(self, state: Lowering, elem: Element, start: int, lane: list[int], warp: list[int]) -> None:
         self.state = state
+        self.elem = elem
         self.start = start
         self.bytes = elem.bytes
         lane_bytes = [b * elem.bytes for b in lane]
@@ -147,3 +140,15 @@ class _Slots:
         if not self.start:
             return base
         return self.state.text.op(f"getelementptr inbounds i8, ptr addrspace(3) {base}, i32 {self.start}")
+
+    def store(self, element: int, value: str) -> None:
+        """Put a value into its place."""
+        store_shared(self.state, self.elem, [value], self.address(element))
+
+    def load(self, first: int, count: int) -> list[str]:
+        """Neighbouring elements, ``count`` from a multiple of it on, as the widest vectors."""
+        vector = min(count, 16 // self.bytes)
+        values: list[str] = []
+        for element in range(first, first + count, vector):
+            values += load_shared(self.state, self.elem, vector, self.address(element))
+        return values

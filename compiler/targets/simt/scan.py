@@ -1,17 +1,20 @@
-"""Prefix scans: serial in a thread, by shuffles across lanes, with a carry from round to round."""
+"""Prefix scans: serial in a thread, by shuffles across lanes, with a carry from round to round; or, where warps share
+out a row, with one exchange of the totals of all its parts (:mod:`.scan_warps`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ...errors import UnsupportedOp
-from ...gpu.layouts.reduction import ScanPlan, plan_scan
-from ...ir.types import Element
+from ...gpu.layouts.scan import plan_scan
 from ...tile.reduction import Scan
-from .convert import shuffle_from
 from .lowering import Lowering, rule
-from .reduction import Item, combine
-from .registers import register_type
+from .reduction import Item
+from .scan_lanes import Lanes
+from .scan_warps import Warps
+
+#: The items of a thread's share of a row: round by round, in the order of the scan.
+Rounds = list[list[Item]]
 
 
 @rule(Scan)
@@ -22,14 +25,13 @@ def _scan(state: Lowering, op: Scan) -> None:
     plan = plan_scan(layout, op.axis)
     inputs = [state.values[v] for v in op.inputs]
     names: list[list[str | None]] = [[None] * len(inputs[0]) for _ in inputs]
-    lanes = _Lanes(state, plan, op)
-    for row in plan.rows:
-        carry: Item | None = None
-        for registers in reversed(row) if op.reverse else row:
-            ordered = registers[::-1] if op.reverse else registers
-            items = [tuple(x[r] for x in inputs) for r in ordered]
-            made, carry = lanes.round(items, carry)
-            for register, item in zip(ordered, made, strict=True):
+    rows = [_in_order(row, op.reverse) for row in plan.rows]
+    held = [[[tuple(x[r] for x in inputs) for r in registers] for registers in row] for row in rows]
+    lanes = Lanes(state, op, plan.lanes, plan.step)
+    made = [_in_one_warp(lanes, row) for row in held] if plan.warps == 1 else Warps(state, op, plan).scan(lanes, held)
+    for row, scanned in zip(rows, made, strict=True):
+        for registers, items in zip(row, scanned, strict=True):
+            for register, item in zip(registers, items, strict=True):
                 for place, name in enumerate(item):
                     names[place][register] = name
     for place, result in enumerate(op.results):
@@ -37,75 +39,17 @@ def _scan(state: Lowering, op: Scan) -> None:
         state.define(result, [names[place][c] for c in canonical])
 
 
-class _Lanes:
-    """The lanes that share a row: this thread's number among them and exchanges between them."""
+def _in_order(row: Sequence[tuple[int, ...]], reverse: bool) -> list[tuple[int, ...]]:
+    """Rounds and their registers in the order of the scan."""
+    return [registers[::-1] for registers in reversed(row)] if reverse else list(row)
 
-    def __init__(self, state: Lowering, plan: ScanPlan, op: Scan) -> None:
-        self.state = state
-        self.block = op.combine
-        self.elements: list[Element] = [v.type.elem for v in op.inputs]
-        self.count, self.step = plan.lanes, plan.step
-        self.reverse = op.reverse
-        self.lane = state.text.op(f"and i32 {state.thread}, 31")
-        shifted = state.text.op(f"lshr i32 {state.thread}, {plan.step.bit_length() - 1}")
-        number = state.text.op(f"and i32 {shifted}, {plan.lanes - 1}")
-        # Counted from where the scan starts.
-        self.number = state.text.op(f"sub i32 {plan.lanes - 1}, {number}") if op.reverse else number
 
-    def round(self, items: Sequence[Item], carry: Item | None) -> tuple[list[Item], Item]:
-        """Scan the elements of all lanes after ``carry``; also the carry of the next round."""
-        state = self.state
-        own = [items[0]]
-        for item in items[1:]:
-            own.append(combine(state, self.block, own[-1], item))
-        total = own[-1]
-        distance = 1
-        while distance < self.count:
-            earlier = combine(state, self.block, self._before(total, distance), total)
-            total = self._choose(self._at_least(distance), earlier, total)
-            distance *= 2
-        prefix, known = self._prefix(total, carry)
-        if prefix is not None:
-            after = [combine(state, self.block, prefix, item) for item in own]
-            own = (
-                after if known is None else [self._choose(known, new, old) for new, old in zip(after, own, strict=True)]
-            )
-        last = self._of_last(total)
-        return own, last if carry is None else combine(state, self.block, carry, last)
-
-    def _prefix(self, total: Item, carry: Item | None) -> tuple[Item | None, str | None]:
-        """What comes before this thread's elements, and where that exists (None: everywhere)."""
-        if self.count == 1:
-            return carry, None
-        before = self._before(total, 1)
-        some = self._at_least(1)
-        if carry is None:
-            return before, some
-        return self._choose(some, combine(self.state, self.block, carry, before), carry), None
-
-    def _before(self, item: Item, distance: int) -> Item:
-        """The item of the lane ``distance`` earlier in scan order; anything where there is none."""
-        step = self.step * (distance if self.reverse else -distance)
-        source = self.state.text.op(f"add i32 {self.lane}, {step}")
-        return self._from(item, source)
-
-    def _of_last(self, item: Item) -> Item:
-        if self.count == 1:
-            return item
-        first = self.state.text.op(f"and i32 {self.lane}, {31 - self.step * (self.count - 1)}")
-        end = 0 if self.reverse else self.step * (self.count - 1)
-        return self._from(item, self.state.text.op(f"or i32 {first}, {end}"))
-
-    def _from(self, item: Item, lane: str) -> Item:
-        return tuple(
-            shuffle_from(self.state, value, elem, lane) for value, elem in zip(item, self.elements, strict=True)
-        )
-
-    def _at_least(self, distance: int) -> str:
-        return self.state.text.op(f"icmp uge i32 {self.number}, {distance}")
-
-    def _choose(self, condition: str, yes: Item, no: Item) -> Item:
-        return tuple(
-            self.state.text.op(f"select i1 {condition}, {register_type(e)} {a}, {register_type(e)} {b}")
-            for a, b, e in zip(yes, no, self.elements, strict=True)
-        )
+def _in_one_warp(lanes: Lanes, row: Rounds) -> Rounds:
+    made: Rounds = []
+    carry: Item | None = None
+    for items in row:
+        own, total = lanes.scan(items)
+        made.append(lanes.follow(own, total, carry))
+        last = lanes.of_last(total)
+        carry = last if carry is None else lanes.combine(carry, last)
+    return made

@@ -63,6 +63,12 @@ HAZARDS = {
             x = tl.cumsum(x / tl.sum(x, 0), 0)
         tl.store(y_ptr + o, x)
     """,
+    "scratch of one scan, iteration after iteration": """
+        x = tl.load(x_ptr + o)
+        for i in range(n):
+            x = tl.cumsum(x, 0, reverse=True) * 0.25
+        tl.store(y_ptr + o, x)
+    """,
     "an atomic after a store": """
         tl.store(x_ptr + o, 1.0)
         tl.atomic_add(x_ptr + (o + 1) % N, 2.0)
