@@ -67,7 +67,8 @@ class WarpBarrier(Op, mnemonic="gpu.warp_barrier", effect=Effect.WRITE):
 class Mma(Op, mnemonic="gpu.mma"):
     """``dot`` by the tensor core instruction ``mma.sync`` of shape ``instruction`` (such as m16n8k16).
 
-    Operands have ``dot_operand`` layouts, the accumulator ``mma_accumulator``. ``precision`` is that of ``dot``.
+    Operands have ``dot_operand`` layouts, the accumulator ``mma_accumulator``; those of f64 ``double_operand`` and
+    ``double_accumulator``. ``precision`` is that of ``dot``.
     """
 
     a: Value

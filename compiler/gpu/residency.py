@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..ir.core import Block, Function
-from ..ir.types import Tile
 from ..launch_recipe import PROGRAMS, Guard
 from ..layout.fragments import WARPS_PER_GROUP
 from ..options import Schedule
@@ -63,11 +62,16 @@ def computes_operand(stream: Stream) -> bool:
 def _ctas(stream: Stream, target: Target, schedule: Schedule) -> int:
     threads = 32 * schedule.num_warps
     dots = [op for op in stream.loop.body.walk() if isinstance(op, Dot)]
-    sums = sum(op.acc.type.size for op in dots if isinstance(op.acc.type, Tile))
+    sums = sum(map(_sums, dots))
     registers = min(schedule.maxnreg or REGISTER_FILE, sums // threads + OTHER_REGISTERS)
     shared = stream.slots * sum(group.bytes for group in stream.groups) + target.limits.reserved_bytes
     by_shared = target.limits.shared_bytes // shared
     return min(by_shared, 32 * target.limits.warps // threads, REGISTER_FILE // (threads * registers))
+
+
+def _sums(dot: Dot) -> int:
+    """Registers of all threads that hold the accumulator of ``dot``: one for an element of f16, too, two for f64."""
+    return dot.acc.type.size * max(1, dot.acc.type.elem.bits // 32)
 
 
 def registers_between_products(function: Function, schedule: Schedule) -> int:
@@ -75,7 +79,7 @@ def registers_between_products(function: Function, schedule: Schedule) -> int:
     (:mod:`.latency.rotation`), so that nothing but another CTA hides what is between them; 0 where there is none."""
     loops = (op for op in function.walk() if isinstance(op, For))
     bodies = [[op for op in loop.body.ops if isinstance(op, Dot)] for loop in loops]  # not those of loops inside
-    sums = [sum(dot.acc.type.size for dot in dots) for dots in bodies if len(dots) > TURNED_PRODUCTS]
+    sums = [sum(map(_sums, dots)) for dots in bodies if len(dots) > TURNED_PRODUCTS]
     if not sums:
         return 0
     return min(schedule.maxnreg or MOST_REGISTERS, max(sums) // (32 * schedule.num_warps) + OTHER_REGISTERS)
@@ -129,10 +133,10 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
 
 
 def _most_sums(function: Function) -> tuple[int, bool]:
-    """Elements of the accumulators of the loop that has most of them, and whether one has several products; what is in
-    no loop counts as one."""
+    """Registers of all threads for the accumulators of the loop that has most of them, and whether one has several
+    products; what is in no loop counts as one."""
     loops = [op.body for op in function.walk() if isinstance(op, For)]
-    products = [[dot.acc.type.size for dot in _products(block)] for block in (function.body, *loops)]
+    products = [[_sums(dot) for dot in _products(block)] for block in (function.body, *loops)]
     return max(map(sum, products)), max(map(len, products)) > 1
 
 

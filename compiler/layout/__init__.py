@@ -8,9 +8,16 @@ follow shape operations, ``plan_conversion`` and ``plan_shared_access`` say how 
 from .access import SharedAccess, bank_conflicts, plan_shared_access
 from .construct import blocked, coalesced, coalesced_vectors, contiguous_registers
 from .convert import Conversion, Identity, RegisterPermute, plan_conversion
-from .descriptor import MatrixDescriptor, matrix_descriptor, widest_swizzle
+from .descriptor import MatrixDescriptor, matrix_descriptor, swizzle_of, widest_swizzle
 from .f2 import LayoutError, LinearMap, ShiftTerm, shift_terms
-from .fragments import dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
+from .fragments import (
+    dot_operand,
+    double_accumulator,
+    double_operand,
+    mma_accumulator,
+    wgmma_accumulator,
+    wgmma_warps,
+)
 from .linear import TOKEN_PATTERN, HardwareIndex, LinearLayout
 from .matrix import MatrixAccess, plan_matrix_access
 from .shared import (
@@ -61,6 +68,8 @@ __all__ = [
     "coalesced_vectors",
     "contiguous_registers",
     "dot_operand",
+    "double_accumulator",
+    "double_operand",
     "expand_dims_layout",
     "join_layout",
     "mma_accumulator",
@@ -79,6 +88,7 @@ __all__ = [
     "slice_layout",
     "split_layout",
     "splittable_layout",
+    "swizzle_of",
     "unbroadcast_layout",
     "unique_registers",
     "wgmma_accumulator",

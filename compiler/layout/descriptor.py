@@ -60,14 +60,26 @@ def matrix_descriptor(shared: SharedLayout, k_axis: int, element_bits: int) -> M
         return None
     for swizzle in SWIZZLES:
         for fast in (k_axis,) if element_bits != 16 else (k_axis, 1 - k_axis):
-            try:
-                known = shared_tensor_core(shared.shape, element_bits, swizzle, (fast, 1 - fast))
-            except LayoutError:
-                continue
-            if known == shared:
+            if _is_swizzled(shared, fast, element_bits, swizzle):
                 outer, k = shared.shape[1 - k_axis], shared.shape[k_axis]
                 return MatrixDescriptor(swizzle, fast == k_axis, outer, k, element_bits // 8)
     return None
+
+
+@lru_cache(maxsize=1024)
+def swizzle_of(shared: SharedLayout, axis: int, element_bits: int) -> int | None:
+    """The swizzle in bytes by which the copy engine moves a tile of rank 2 that is contiguous along ``axis``; None if
+    it lies in no such way."""
+    if len(shared.shape) != 2:
+        return None
+    return next((s for s in SWIZZLES if _is_swizzled(shared, axis, element_bits, s)), None)
+
+
+def _is_swizzled(shared: SharedLayout, fast: int, element_bits: int, swizzle: int) -> bool:
+    try:
+        return shared_tensor_core(shared.shape, element_bits, swizzle, (fast, 1 - fast)) == shared
+    except LayoutError:
+        return False
 
 
 def widest_swizzle(row_bytes: int) -> int:

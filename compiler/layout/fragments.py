@@ -1,9 +1,10 @@
 """Register layouts that tensor core instructions prescribe.
 
-Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and its siblings for m16n8k8 and
-m16n8k32, and "Register Fragments and Shared Memory Matrix Layouts" of wgmma.mma_async. With g = lane / 4 and
+Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and its siblings for m16n8k8,
+m16n8k32 and m8n8k4, and "Register Fragments and Shared Memory Matrix Layouts" of wgmma.mma_async. With g = lane / 4 and
 t = lane % 4 they all say: a 32-bit register holds v = 32 / bits consecutive elements along K (or two
-consecutive columns of D), t selects the register along that axis, g the row of A and D or the column of B.
+consecutive columns of D), t selects the register along that axis, g the row of A and D or the column of B. f64 has a
+64-bit register for each element of A, B and D.
 
 A tile larger than the instruction is first spread over warps (M fastest in the warp number, then N, then batch),
 then repeated in registers. The last two dimensions are the matrix; earlier ones are batch dimensions.
@@ -17,7 +18,7 @@ from typing import Literal
 
 from .construct import Tiling
 from .f2 import LayoutError, log2_exact
-from .linear import Coordinates, LinearLayout
+from .linear import Coordinates, LinearLayout, flatten, unflatten
 
 WGMMA_MAX_N = 256
 WARPS_PER_GROUP = 4
@@ -47,16 +48,16 @@ def _mma_accumulator(shape: Coordinates, warps: Coordinates) -> LinearLayout:
     _check("mma accumulator", shape, warps, (16, 8))
     m, n = len(shape) - 2, len(shape) - 1
     tiling = Tiling(shape)
-    _accumulator_16x8(tiling, m, n)
+    _one_accumulator(tiling, m, n, 16)
     _spread_warps(tiling, warps, m, n)
     return tiling.finish(tuple(reversed(range(len(shape)))))
 
 
-def _accumulator_16x8(tiling: Tiling, m: int, n: int) -> None:
+def _one_accumulator(tiling: Tiling, m: int, n: int, rows: int) -> None:
     tiling.take("register", n, 2)
     tiling.take("lane", n, 4)
     tiling.take("lane", m, 8)
-    tiling.take("register", m, 2)
+    tiling.take("register", m, rows // 8)
 
 
 def _spread_warps(tiling: Tiling, warps: Coordinates, m: int | None, n: int | None) -> None:
@@ -106,6 +107,66 @@ def _dot_operand(shape: Coordinates, operand: int, warps: Coordinates, bits: int
     return tiling.finish((k, outer, *reversed(range(len(shape) - 2))))
 
 
+def double_accumulator(shape: Sequence[int], warps_per_cta: Sequence[int], rows: int) -> LinearLayout:
+    """C and D of mma.sync with f64 elements in instructions of ``rows`` (8 or 16) by 8: registers as in
+    ``mma_accumulator``, c2 and c3 only of 16 rows; rows and columns as ``double_operand`` has them.
+
+    Raises LayoutError when the tile, a matrix, is smaller than the instruction.
+    """
+    return _double_accumulator(tuple(shape), tuple(warps_per_cta), rows)
+
+
+@lru_cache(maxsize=1024)
+def _double_accumulator(shape: Coordinates, warps: Coordinates, rows: int) -> LinearLayout:
+    _check("mma accumulator", shape, warps, (rows, 8))
+    tiling = Tiling(shape)
+    _one_accumulator(tiling, 0, 1, rows)
+    _spread_warps(tiling, warps, 0, 1)
+    return _without_conflicts(tiling.finish((1, 0)))
+
+
+def double_operand(
+    shape: Sequence[int], operand: Literal[0, 1], warps_per_cta: Sequence[int], rows: int
+) -> LinearLayout:
+    """A (operand 0, shape M x K) or B (operand 1, shape K x N) of mma.sync with f64 elements, K of 4 or more.
+
+    Registers come in the order of the instruction's operands, ``rows / 8`` of A and one of B for four k; further ones
+    follow along K, then along M (A) or N (B). Rows, columns and k are those of the instruction with two bits exchanged,
+    in both operands and the accumulator, so that the product is the same: threads that read 8 bytes each would have
+    bank conflicts in swizzled rows of 128 bytes, along whichever axis they are.
+    Raises LayoutError when the tile, a matrix, is smaller than the instruction.
+    """
+    return _double_operand(tuple(shape), operand, tuple(warps_per_cta), rows)
+
+
+@lru_cache(maxsize=1024)
+def _double_operand(shape: Coordinates, operand: int, warps: Coordinates, rows: int) -> LinearLayout:
+    _check(f"mma operand {'AB'[operand]}", shape, warps, ((rows, 4), (4, 8))[operand])
+    outer, k = operand, 1 - operand
+    tiling = Tiling(shape)
+    tiling.take("lane", k, 4)
+    tiling.take("lane", outer, 8)
+    if operand == 0:
+        tiling.take("register", outer, rows // 8)
+    tiling.take("register", k, shape[k] // 4)
+    _spread_warps(tiling, warps, outer if operand == 0 else None, outer if operand == 1 else None)
+    return _without_conflicts(tiling.finish((k, outer)))
+
+
+def _without_conflicts(layout: LinearLayout) -> LinearLayout:
+    """``layout`` with the steps of 2 and 4 along each axis exchanged."""
+
+    def exchanged(flat: int) -> int:
+        steps = unflatten(layout.shape, flat)
+        turned = ({2: 4, 4: 2}.get(x, x) if size >= 8 else x for x, size in zip(steps, layout.shape, strict=True))
+        return flatten(layout.shape, tuple(turned))
+
+    register, lane, warp = (
+        tuple(map(exchanged, bases)) for bases in (layout.flat_register, layout.flat_lane, layout.flat_warp)
+    )
+    return LinearLayout(layout.shape, register, lane, warp)
+
+
 def wgmma_warps(shape: Sequence[int], warps: int) -> tuple[int, int]:
     """How wgmma spreads ``warps`` over M and N: groups of 4 along M while 16 rows a warp remain, then N.
 
@@ -144,7 +205,7 @@ def _wgmma_accumulator(shape: Coordinates, warps: tuple[int, int], instruction_n
     if not 8 <= instruction_n <= min(WGMMA_MAX_N, shape[1]):
         raise LayoutError(f"wgmma has no n{instruction_n} for a tile of {shape}")
     tiling = Tiling(shape)
-    _accumulator_16x8(tiling, 0, 1)
+    _one_accumulator(tiling, 0, 1, 16)
     tiling.take("register", 1, instruction_n // 8)
     _spread_warps(tiling, warps, 0, 1)
     return tiling.finish((1, 0))

@@ -33,7 +33,7 @@ _ATOM = re.compile(r"(?:@\$(\d+) )?atom\.global\.(\w+)\.(\w+)\.([\w.]+)\.(\w+) "
 _RED = re.compile(
     r"(?:@\$(\d+) )?red\.relaxed\.\w+\.(shared|global)\.(\w+(?:\.noftz)?)(?:\.v\d)?\.([bfsu]f?\d+)(?:x2)? "
 )
-_MMA = re.compile(r"mma\.sync\.aligned\.(m16n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
+_MMA = re.compile(r"mma\.sync\.aligned\.(m\d+n8k\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+) ")
 
 
 def parse_assembly(name: str, body: str) -> list[Step]:

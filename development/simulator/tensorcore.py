@@ -5,6 +5,7 @@ Written from the tables, not from the layouts that the compiler uses: this is wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 
@@ -31,7 +32,9 @@ _COLUMN_OF_D = (_LANE_OF_D & 3) * 2 + (_ELEMENT_OF_D & 1)
 
 
 def multiply(shape: str, kind: str, operands: Sequence[Array]) -> list[Array]:
-    """The four D registers: operands are four words of A, two of B, four elements of C."""
+    """The four D registers: operands are four words of A, two of B, four elements of C. f64 has others."""
+    if kind == "f64":
+        return _multiply_doubles(shape, operands)
     dtype = np.dtype(ELEMENTS[kind])
     depth = int(shape.split("k")[1])
     exact = np.int64 if dtype.kind in "iu" else np.float64
@@ -39,6 +42,22 @@ def multiply(shape: str, kind: str, operands: Sequence[Array]) -> list[Array]:
     b[_places_of_b(4 // dtype.itemsize)] = _elements(operands[4:6], kind)
     product = (a @ b)[_ROW_OF_D, _COLUMN_OF_D]
     return [(mine + acc).astype(acc.dtype) for mine, acc in zip(product, operands[6:10], strict=True)]
+
+
+def _multiply_doubles(shape: str, operands: Sequence[Array]) -> list[Array]:
+    """The D registers of an instruction for f64, whose operands hold an element each: "Matrix Fragments for mma.m8n8k4"
+    and for m16n8k4, m16n8k8 and m16n8k16 with .f64."""
+    m, n, k = map(int, re.fullmatch(r"m(8|16)n(8)k(4|8|16)", shape).groups())  # type: ignore[union-attr]
+    of_a, of_b = m * k // LANES, n * k // LANES
+    a, b = np.zeros((m, k)), np.zeros((k, n))
+    register, lane = np.ogrid[:of_a, :LANES]
+    halves = m // 8
+    a[(lane >> 2) + 8 * (register % halves), (lane & 3) + 4 * (register // halves)] = np.stack(operands[:of_a])
+    register, lane = np.ogrid[:of_b, :LANES]
+    b[(lane & 3) + 4 * register, lane >> 2] = np.stack(operands[of_a : of_a + of_b])
+    acc = operands[of_a + of_b :]
+    product = (a @ b)[_ROW_OF_D[: len(acc)], _COLUMN_OF_D[: len(acc)]]
+    return [mine + held for mine, held in zip(product, acc, strict=True)]
 
 
 def gather_rows(words: Sequence[Array], kind: str) -> Array:

@@ -26,6 +26,38 @@ def test_halves_hold_products_of_halves_alone(launch, dtype) -> None:
 
 
 @triton.jit
+def doubles(a_ptr, b_ptr, o_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    out = o_ptr + m[:, None] * N + n[None, :]
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + n[:, None] * K + k[None, :])
+    first = tl.dot(a, tl.trans(b), tl.load(out), input_precision=PRECISION)
+    tl.store(out, tl.dot(first, tl.dot(b, b.T), first, input_precision=PRECISION))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "precision"),
+    [
+        ((16, 16, 16), "ieee"),
+        ((32, 16, 64), "tf32"),
+        ((8, 32, 4), "tf32x3"),
+        ((64, 8, 8), "tf32"),
+        ((16, 4, 16), "tf32x3"),
+        ((2, 16, 16), "tf32"),
+    ],
+)
+@pytest.mark.parametrize("warps", [1, 4])
+def test_products_of_f64_are_those_of_f64_whatever_the_precision(launch, rng, sizes, precision, warps) -> None:
+    m, n, k = sizes
+    a, b, c = (rng.integers(-(1 << 15), 1 << 15, s).astype(np.float64) for s in ((m, k), (n, k), (m, n)))
+    b = np.sign(b)
+    numbers = dict(zip("MNK", sizes, strict=True))
+    got = launch(doubles, (1,), a, b, c, **numbers, PRECISION=precision, num_warps=warps)[2]
+    first = a @ b.T + c
+    np.testing.assert_array_equal(got, first @ (b @ b.T) + first)
+
+
+@triton.jit
 def product(a_ptr, b_ptr, o_ptr, N: tl.constexpr, PRECISION: tl.constexpr):
     i = tl.arange(0, N)
     at = i[:, None] * N + i[None, :]

@@ -252,11 +252,12 @@ def test_persistent(launch, normal, close) -> None:
     close(done[2], a.astype(np.float64) @ b.astype(np.float64), 2e-2)
 
 
-def test_tiles_of_rank_3(launch, normal, close) -> None:
-    a, b = normal(4, 16, 16).astype(np.float16), normal(4, 32, 16).astype(np.float16)
-    zeros = np.zeros((4, 16, 32), np.float32)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float16, 1e-3), (np.float64, 1e-14)])
+def test_tiles_of_rank_3(launch, normal, close, dtype, tolerance) -> None:
+    a, b = normal(4, 16, 16).astype(dtype), normal(4, 32, 16).astype(dtype)
+    zeros = np.zeros((4, 16, 32), np.promote_types(dtype, np.float32))
     _, _, got = launch(batched, (1,), a, b, zeros, B=4, M=16, N=32, K=16)
-    close(got, a.astype(np.float64) @ b.astype(np.float64).transpose(0, 2, 1), 1e-3)
+    close(got, a.astype(np.float64) @ b.astype(np.float64).transpose(0, 2, 1), tolerance)
 
 
 @triton.jit

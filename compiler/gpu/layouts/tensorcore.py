@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8, Element, Scalar
-from ...layout import LinearLayout, blocked, dot_operand, mma_accumulator, wgmma_accumulator, wgmma_warps
+from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, Element, Scalar
+from ...layout import (
+    LinearLayout,
+    blocked,
+    dot_operand,
+    double_accumulator,
+    double_operand,
+    mma_accumulator,
+    wgmma_accumulator,
+    wgmma_warps,
+)
 from ...layout.fragments import WARPS_PER_GROUP, WGMMA_MAX_N
 from ...options import Schedule
 from ...target import REGISTER_FILE, Target
@@ -60,6 +69,8 @@ def _depth(dot: Dot, elem: Element, target: Target) -> int | None:
 def choose(dot: Dot, target: Target, warps: int) -> TensorCore | None:
     """The tensor core instruction for ``dot``; None if it has to be done by fused multiply-adds."""
     elem = dot.a.type.scalar
+    if elem == F64:
+        return _choose_double(dot, target, warps)
     k = _depth(dot, elem, target)
     (m, n), depth = dot.acc.type.shape, dot.a.type.shape[1]
     if k is None or m < 16 or n < 8 or depth < k:
@@ -70,6 +81,23 @@ def choose(dot: Dot, target: Target, warps: int) -> TensorCore | None:
         mma_accumulator((m, n), counts),
         dot_operand((m, depth), 0, counts, elem.bits),
         dot_operand((depth, n), 1, counts, elem.bits),
+    )
+
+
+def _choose_double(dot: Dot, target: Target, warps: int) -> TensorCore | None:
+    """The instruction for f64: 8 by 8 by 4 on all architectures, 16 rows and up to 16 k from sm_90 on (PTX ISA, "mma",
+    Target ISA Notes). Whatever ``dot`` says of precision, products and sums are those of f64."""
+    (m, n), depth = dot.acc.type.shape, dot.a.type.shape[1]
+    if m < 8 or n < 8 or depth < 4:
+        return None
+    large = m >= 16 and target.capability >= 90
+    rows, k = (16, min(16, depth)) if large else (8, 4)
+    counts = _spread(m, n, warps, rows)
+    return TensorCore(
+        f"m{rows}n8k{k}",
+        double_accumulator((m, n), counts, rows),
+        double_operand((m, depth), 0, counts, rows),
+        double_operand((depth, n), 1, counts, rows),
     )
 
 
@@ -101,11 +129,12 @@ def _columns(most: int, held: int, schedule: Schedule) -> int:
     return columns
 
 
-def _spread(m: int, n: int, warps: int) -> tuple[int, int]:
-    """Warps along M and N: halve the longer side of a warp's part, for every operand element is read by fewer warps."""
+def _spread(m: int, n: int, warps: int, rows: int = 16) -> tuple[int, int]:
+    """Warps along M and N: halve the longer side of a warp's part, for every operand element is read by fewer warps.
+    ``rows``: of an instruction."""
     along_m = along_n = 1
     while along_m * along_n < warps:
-        room_m, room_n = m // along_m > 16, n // along_n > 8
+        room_m, room_n = m // along_m > rows, n // along_n > 8
         if room_m and (not room_n or m // along_m >= n // along_n):
             along_m *= 2
         elif room_n:

@@ -174,7 +174,7 @@ def _by_engine(source: Streamed) -> bool:
 def _ring_tile(loaded: Tile, axis: int) -> Tile | None:
     """The place of a tile in a ring, ``axis`` the contiguous one; None for what tensor cores do not read."""
     elem = loaded.elem
-    if not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32):
+    if not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32, 64):
         return None
     swizzle = widest_swizzle(loaded.shape[axis] * elem.bytes)
     if not swizzle:

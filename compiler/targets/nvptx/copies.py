@@ -12,9 +12,9 @@ from ...layout import (
     MatrixAccess,
     SharedAccess,
     coalesced_vectors,
-    matrix_descriptor,
     plan_matrix_access,
     plan_shared_access,
+    swizzle_of,
 )
 from ...layout.fragments import WARPS_PER_GROUP
 from ..simt.convert import addresses, store_registers
@@ -80,10 +80,10 @@ def contiguous_axis(tile: Tile) -> int:
 
 def _panel(tile: Tile, axis: int) -> int:
     """Elements in a row of the swizzle: what one copy brings along the contiguous axis."""
-    form = matrix_descriptor(tile.shared, axis, tile.elem.bits) if tile.shared is not None else None
-    if form is None:
+    swizzle = swizzle_of(tile.shared, axis, tile.elem.bits) if tile.shared is not None else None
+    if swizzle is None:
         raise UnsupportedOp("the copy engine cannot write this layout")
-    return form.swizzle // tile.elem.bytes
+    return swizzle // tile.elem.bytes
 
 
 def _bulk_copies(state: Lowering, op: Fetch, place: str) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from ...errors import UnsupportedOp
 from ...gpu.ops import Mma
 from ...ir.core import Value
-from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8
+from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8
 from ...layout import LinearLayout
+from ...layout.construct import LANES
 from ..simt.lowering import Lowering, rule
 from ..simt.vectors import packed_words
 from .machine import RULES
@@ -15,11 +19,14 @@ PTX_NAMES = {
     F16: "f16",
     BF16: "bf16",
     F32: "tf32",
+    F64: "f64",
     I8: "s8",
     U8: "u8",
     F8E4M3: "e4m3",
     F8E5M2: "e5m2",
 }
+#: How LLVM and PTX call the elements of accumulators, and the letter for their registers in assembly.
+_ACCUMULATORS = {F32: ("float", "f", "f32"), F64: ("double", "d", "f64"), I32: ("i32", "r", "s32")}
 
 
 @rule(Mma, RULES)
@@ -35,39 +42,47 @@ def _mma(state: Lowering, op: Mma) -> None:
     for k in range(tiles.k):
         for m in range(tiles.m):
             for n in range(tiles.n):
-                place = slice(4 * (m * tiles.n + n), 4 * (m * tiles.n + n) + 4)
+                place = _fragment(m * tiles.n + n, tiles.of_acc)
                 for left, right in variants:
-                    acc[place] = _instruction(
-                        state,
-                        op,
-                        left[4 * (m * tiles.k + k) : 4 * (m * tiles.k + k) + 4],
-                        right[2 * (n * tiles.k + k) : 2 * (n * tiles.k + k) + 2],
-                        acc[place],
-                    )
+                    a_words = left[_fragment(m * tiles.k + k, tiles.of_a)]
+                    b_words = right[_fragment(n * tiles.k + k, tiles.of_b)]
+                    acc[place] = _instruction(state, op, a_words, b_words, acc[place])
     state.define(op.result, acc)
 
 
+def _fragment(number: int, words: int) -> slice:
+    return slice(number * words, (number + 1) * words)
+
+
 class _Tiles:
-    """How many instructions one warp issues along M, N and K."""
+    """How many instructions one warp issues along M, N and K, and how many operands of an instruction a lane has."""
 
     def __init__(self, op: Mma) -> None:
         layouts = [v.type.layout for v in (op.a, op.b, op.acc)]
         if None in layouts:
             raise UnsupportedOp("gpu.mma needs layouts", location=op.location)
-        packed = 32 // op.a.type.elem.bits
-        self.k = op.a.type.shape[1] // (8 * packed)
-        self.m = _registers(layouts[0]) // (4 * packed * self.k)
-        self.n = _registers(layouts[1]) // (2 * packed * self.k)
+        rows, columns, depth = map(int, re.findall(r"\d+", op.instruction))
+        packed = _elements_of_a_word(op.a)
+        self.of_a, self.of_b = rows * depth // (LANES * packed), columns * depth // (LANES * packed)
+        self.of_acc = rows * columns // LANES
+        self.k = op.a.type.shape[1] // depth
+        self.m = _registers(layouts[0]) // (self.of_a * packed * self.k)
+        self.n = _registers(layouts[1]) // (self.of_b * packed * self.k)
 
 
 def _registers(layout: LinearLayout | None) -> int:
     return layout.registers if layout is not None else 1
 
 
+def _elements_of_a_word(value: Value) -> int:
+    """How many elements of ``value`` one operand of an instruction holds."""
+    return max(1, 32 // value.type.elem.bits)
+
+
 def _words(state: Lowering, value: Value) -> list[str]:
-    """The .b32 operands of all fragments, in register order; f32 elements as they are."""
+    """The operands of all fragments, in register order: words of 32 bits, or f32 and f64 elements as they are."""
     registers = state.values[value]
-    per_word = 32 // value.type.elem.bits
+    per_word = _elements_of_a_word(value)
     if per_word == 1:
         return registers.force()
     starts = range(0, len(registers), per_word)
@@ -97,14 +112,20 @@ def _rest(state: Lowering, value: str, rounded: str) -> str:
     return _round_to_tf32(state, state.text.op(f"fsub float {value}, {big}"))
 
 
-def _instruction(state: Lowering, op: Mma, a: list[str], b: list[str], acc: list[str]) -> list[str]:
+def _instruction(state: Lowering, op: Mma, a: Sequence[str], b: Sequence[str], acc: Sequence[str]) -> list[str]:
     kind = PTX_NAMES[op.a.type.scalar]
-    floating = op.acc.type.is_float
-    out, letter, name = ("float", "f", "f32") if floating else ("i32", "r", "s32")
+    out, letter, name = _ACCUMULATORS[op.acc.type.scalar]
+    word, of_word = ("double", "d") if kind == "f64" else ("i32", "r")
+    count = len(acc)
+    d, first, second = _operands(0, count), _operands(count, len(a)), _operands(count + len(a), len(b))
     text = (
         f"mma.sync.aligned.{op.instruction}.row.col.{name}.{kind}.{kind}.{name} "
-        "{$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$0,$1,$2,$3};"
+        f"{{{d}}}, {{{first}}}, {{{second}}}, {{{d}}};"
     )
-    constraints = ",".join([f"={letter}"] * 4 + ["r"] * 6 + ["0", "1", "2", "3"])
-    operands = [("i32", v) for v in (*a, *b)] + [(out, v) for v in acc]
-    return state.text.asm([out] * 4, text, constraints, operands, effects=False, convergent=True)
+    constraints = ",".join([f"={letter}"] * count + [of_word] * (len(a) + len(b)) + [str(i) for i in range(count)])
+    operands = [(word, v) for v in (*a, *b)] + [(out, v) for v in acc]
+    return state.text.asm([out] * count, text, constraints, operands, effects=False, convergent=True)
+
+
+def _operands(first: int, count: int) -> str:
+    return ",".join(f"${first + i}" for i in range(count))

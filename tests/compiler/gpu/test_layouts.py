@@ -288,12 +288,17 @@ def test_loops_carry_the_accumulators_and_the_loads_layouts(to_gpu) -> None:
         ("bf16", "tf32", "cuda:120", "m16n8k16"),
         ("fp32", "tf32", "cuda:80", "m16n8k8"),
         ("fp32", "ieee", "cuda:90a", None),
+        ("fp64", "ieee", "cuda:80", "m8n8k4"),
+        ("fp64", "tf32", "cuda:89", "m8n8k4"),
+        ("fp64", "tf32x3", "cuda:90a", "m16n8k16"),
+        ("fp64", "ieee", "cuda:120", "m16n8k16"),
     ],
 )
 def test_instruction_follows_type_and_precision(to_gpu, dtype, precision, target, expected) -> None:
     signature = {**SIGNATURE, "a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16"}
     constexprs = {"M": 64, "N": 64, "BK": 32, "P": precision}
-    function = to_gpu(MATMUL, signature, constexprs, target=target)
+    text = MATMUL.replace("tl.float32", "tl.float64") if dtype == "fp64" else MATMUL
+    function = to_gpu(text, signature, constexprs, target=target)
     assert [op.instruction for op in _all(function, Mma)] == ([expected] if expected else [])
     assert len(_all(function, Dot)) == (expected is None)
 

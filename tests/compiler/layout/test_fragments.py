@@ -1,7 +1,7 @@
 """Tensor core fragments against the index formulas printed in the PTX ISA.
 
-The formulas below follow the tables of "Matrix Fragments for mma.m16n8k8/k16/k32" and of wgmma.mma_async, with
-groupID = lane >> 2 and threadID_in_group = lane % 4, and do not use the library.
+The formulas below follow the tables of "Matrix Fragments for mma.m8n8k4, m16n8k4/k8/k16/k32" and of wgmma.mma_async,
+with groupID = lane >> 2 and threadID_in_group = lane % 4, and do not use the library.
 """
 
 import itertools
@@ -10,8 +10,13 @@ import pytest
 
 from deuteron.compiler.layout import (
     LayoutError,
+    bank_conflicts,
     dot_operand,
+    double_accumulator,
+    double_operand,
     mma_accumulator,
+    plan_shared_access,
+    shared_tensor_core,
     wgmma_accumulator,
     wgmma_warps,
 )
@@ -49,6 +54,15 @@ def a_8_bit(i, lane):
 
 def b_8_bit(i, lane):
     return (lane % 4) * 4 + (i & 3) + (16 if i >= 4 else 0), lane >> 2
+
+
+def a_f64(i, lane, rows):
+    step, below = divmod(i, rows // 8)
+    return (lane >> 2) + 8 * below, lane % 4 + 4 * step
+
+
+def b_f64(i, lane):
+    return lane % 4 + 4 * i, lane >> 2
 
 
 def wgmma_d(i, thread):
@@ -120,6 +134,66 @@ def test_accumulator_and_operands_agree_on_rows_and_columns():
         assert {a.apply(r, n, warp)[1] for r in range(a.registers) for n in LANES} == set(range(32))
 
 
+def exchanged(x, size):
+    """``x`` with its bits of 2 and 4 exchanged, along an axis that has both."""
+    return x & ~6 | (x & 2) << 1 | (x & 4) >> 1 if size >= 8 else x
+
+
+@pytest.mark.parametrize("rows", [8, 16])
+@pytest.mark.parametrize("k", [4, 8, 16])
+def test_one_fragment_of_f64(rows, k):
+    """Those of PTX, with rows, columns and k exchanged alike: the sum over k is the same."""
+    layouts = double_operand((rows, k), 0, (1, 1), rows), double_operand((k, 8), 1, (1, 1), rows)
+    d = double_accumulator((rows, 8), (1, 1), rows)
+    assert [layout.registers for layout in (*layouts, d)] == [rows * k // 32, k // 4, rows // 4]
+    formulas = (lambda i, lane: a_f64(i, lane, rows)), b_f64, accumulator
+    for layout, formula in zip((*layouts, d), formulas, strict=True):
+        for lane, i in itertools.product(LANES, range(layout.registers)):
+            place = zip(formula(i, lane), layout.shape, strict=True)
+            assert layout.apply(i, lane) == tuple(exchanged(x, size) for x, size in place)
+
+
+@pytest.mark.parametrize("rows", [8, 16])
+def test_fragments_of_f64_repeat_along_k_then_along_the_other_axis(rows):
+    """2 x 2 warps; 2 instructions of 16 along K, 2 per warp along M and N."""
+    a = double_operand((4 * rows, 32), 0, (2, 2), rows)
+    b = double_operand((32, 32), 1, (2, 2), rows)
+    d = double_accumulator((4 * rows, 32), (2, 2), rows)
+    first, of_a = double_operand((rows, 16), 0, (1, 1), rows), rows // 2
+    for warp, lane, register in itertools.product(range(4), LANES, range(a.registers)):
+        fragment, i = divmod(register, of_a)
+        row, k = first.apply(i, lane)
+        assert a.apply(register, lane, warp) == (
+            row + rows * (warp % 2) + 2 * rows * (fragment // 2),
+            k + 16 * (fragment % 2),
+        )
+    second = double_operand((16, 8), 1, (1, 1), rows)
+    for warp, lane, register in itertools.product(range(4), LANES, range(b.registers)):
+        fragment, i = divmod(register, 4)
+        k, column = second.apply(i, lane)
+        assert b.apply(register, lane, warp) == (
+            k + 16 * (fragment % 2),
+            column + 8 * (warp // 2) + 16 * (fragment // 2),
+        )
+    one = double_accumulator((rows, 8), (1, 1), rows)
+    for warp, lane, register in itertools.product(range(4), LANES, range(d.registers)):
+        instruction, i = divmod(register, rows // 4)
+        row, column = one.apply(i, lane)
+        row += rows * (warp % 2) + 2 * rows * (instruction // 2)
+        assert d.apply(register, lane, warp) == (row, column + 8 * (warp // 2) + 16 * (instruction % 2))
+
+
+@pytest.mark.parametrize("rows", [8, 16])
+@pytest.mark.parametrize("k", [16, 32])
+@pytest.mark.parametrize("fast", [0, 1])
+def test_fragments_of_f64_are_read_without_bank_conflicts(rows, k, fast):
+    """In rows of 128 bytes as the copy engine writes them, along K and along the other axis."""
+    for operand, shape in enumerate(((64, k), (k, 64))):
+        shared = shared_tensor_core(shape, 64, 128, (fast, 1 - fast))
+        layout = double_operand(shape, operand, (2, 2), rows)
+        assert bank_conflicts(plan_shared_access(layout, shared, 64)) == 0
+
+
 def test_batch_dimension_takes_warps_and_registers_last():
     layout = mma_accumulator((4, 16, 8), (2, 1, 1))
     assert layout.warp == ((1, 0, 0),)
@@ -178,6 +252,12 @@ def test_tiles_that_no_instruction_fits_are_refused():
         dot_operand((16, 8), 0, (1, 1), 16)
     with pytest.raises(LayoutError, match="64-bit"):
         dot_operand((64, 64), 0, (1, 1), 64)
+    with pytest.raises(LayoutError, match="16x4"):
+        double_operand((8, 16), 0, (1, 1), 16)
+    with pytest.raises(LayoutError, match="4x8"):
+        double_operand((2, 8), 1, (1, 1), 8)
+    with pytest.raises(LayoutError, match="8x8"):
+        double_accumulator((4, 8), (1, 1), 8)
     with pytest.raises(LayoutError, match="rank"):
         mma_accumulator((64, 64), (4,))
     with pytest.raises(LayoutError, match="warp group"):

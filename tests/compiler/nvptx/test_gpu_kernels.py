@@ -151,6 +151,57 @@ def test_dot(from_text, launch, rng, dtype, precision, tolerance, shape) -> None
     np.testing.assert_allclose(c, exact, atol=tolerance * k * np.abs(exact).max() / 8)
 
 
+DOUBLES = """
+def doubles(a, b, c, R, S, K, sam, sak, sbk, sbn, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * M + tl.arange(0, M), tl.program_id(1) * N + tl.arange(0, N)
+    inside = (m[:, None] < R) & (n[None, :] < S)
+    out = c + m[:, None] * S + n[None, :]
+    acc = tl.load(out, mask=inside, other=0.0)
+    for i in range(0, tl.cdiv(K, BK)):
+        k = i * BK + tl.arange(0, BK)
+        x = tl.load(a + m[:, None] * sam + k[None, :] * sak, mask=(m[:, None] < R) & (k[None, :] < K), other=0.0)
+        y = tl.load(b + k[:, None] * sbk + n[None, :] * sbn, mask=(k[:, None] < K) & (n[None, :] < S), other=0.0)
+        acc = tl.dot(x, y, acc)
+    tl.store(out, acc, mask=inside)
+"""
+
+
+@pytest.mark.parametrize("across", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    ("shape", "block", "warps"),
+    [
+        ((256, 192, 320), (64, 64, 16), 4),
+        ((256, 256, 128), (128, 64, 16), 4),
+        ((256, 256, 128), (128, 128, 16), 8),
+        ((200, 190, 75), (64, 64, 32), 8),
+        ((37, 41, 53), (16, 16, 8), 4),
+        ((33, 24, 20), (8, 8, 4), 2),
+        ((40, 40, 40), (8, 32, 16), 1),
+        ((40, 40, 40), (4, 16, 16), 4),
+    ],
+)
+def test_products_of_doubles(from_text, launch, rng, shape, block, warps, across) -> None:
+    """Of integers that are exact, and of numbers between as exactly as f64 adds."""
+    m, n, k = shape
+    strides = {"sam": 1, "sak": m} if across[0] else {"sam": k, "sak": 1}
+    strides |= {"sbk": 1, "sbn": k} if across[1] else {"sbk": n, "sbn": 1}
+    numbers = {"R": m, "S": n, "K": k, **strides}
+    kinds = {name: "i32:1" if x == 1 else "i32:16" if x % 16 == 0 else "i32" for name, x in numbers.items()}
+    signature = dict.fromkeys("abc", "*fp64:16") | kinds
+    sample = from_text(DOUBLES, signature, dict(zip(("M", "N", "BK"), block, strict=True)), warps)
+    grid = (-(-m // block[0]), -(-n // block[1]))
+    for exact in (True, False):
+        shapes = ((m, k), (k, n), (m, n))
+        a, b, start = (
+            rng.integers(-(1 << 21), 1 << 21, s).astype(np.float64) if exact else rng.standard_normal(s) for s in shapes
+        )
+        lying = [np.ascontiguousarray(x.T if turned else x) for x, turned in zip((a, b), across, strict=True)]
+        c = start.copy()
+        launch(sample, grid, [*lying, c, *numbers.values()])
+        allowed = 0 if exact else (k + 1) * np.finfo(np.float64).eps * (np.abs(a) @ np.abs(b) + np.abs(start))
+        assert (np.abs(c - (a @ b + start)) <= allowed).all()
+
+
 MATHS = """
 def k(x_ptr, y_ptr, N: tl.constexpr):
     offs = tl.arange(0, N)

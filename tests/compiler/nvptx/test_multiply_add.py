@@ -34,8 +34,8 @@ SEEDS = range(20)
 def draw(seed: int) -> dict:
     rng = np.random.default_rng(seed)
     kind = rng.choice(["fp32", "fp32", "fp32", "fp64", "fp16", "bf16", "i8"])
-    tensor_cores = kind in ("fp16", "bf16", "i8")  # but for few rows
-    m = int(rng.choice([1, 2, 4, 8] if tensor_cores else [1, 4, 8, 16, 32, 64]))
+    rows = {"fp32": [1, 4, 8, 16, 32, 64], "fp64": [1, 2, 4]}.get(kind, [1, 2, 4, 8])  # too few for tensor cores
+    m = int(rng.choice(rows))
     n, bk = (int(rng.choice(sizes)) for sizes in ([1, 4, 8, 16, 32, 64], [1, 2, 8, 16, 32, 64]))
     return {
         "kind": kind, "m": m, "n": n, "bk": bk, "steps": int(rng.integers(0, 4)), "warps": int(rng.choice([1, 2, 4])),
