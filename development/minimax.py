@@ -106,15 +106,15 @@ _HALF_OCTAVE = (math.sqrt(0.5) - 1.0005, math.sqrt(2) - 0.9995)
 FITS: dict[str, Fit] = {
     "EXP": Fit(np.exp, lambda x: np.exp(-x), -0.34665, 0.34665, 6),
     "EXP2": Fit(np.exp2, lambda x: np.exp2(-x), -0.5001, 0.5001, 6),
-    "LOG_TAIL": Fit(_log1p_tail, lambda x: x**2, *_HALF_OCTAVE, 8),
+    "LOG_TAIL": Fit(_log1p_tail, lambda x: x**2, *_HALF_OCTAVE, 7),
     "LOG2_TAIL": Fit(_log2_tail, lambda x: np.abs(x), *_HALF_OCTAVE, 9),
     "SIN_TAIL": Fit(_sin_tail, lambda z: z, 0.0, _QUARTER, 3),
     "COS_TAIL": Fit(_cos_tail, lambda z: z**2, 0.0, _QUARTER, 3),
-    "TANH_TAIL": Fit(_tanh_tail, lambda z: z, 0.0, 0.626**2, 5),
-    "ERF_RATIO": Fit(_erf_ratio, _one, 0.0, 1.0, 6),
-    "ATAN_TAIL": Fit(_atan_tail, lambda z: z, 0.0, 0.4143**2, 5),
+    "TANH_TAIL": Fit(_tanh_tail, lambda z: z, 0.0, 1.0938**2, 6),
+    "ERF_RATIO": Fit(_erf_ratio, _one, 0.0, 0.8204**2, 5),
+    "ATAN_TAIL": Fit(_atan_tail, lambda z: z, 0.0, 1.02, 8),
     "ATANH_REST": Fit(_atanh_rest, _one, 0.0, 0.02945, 3),
-    "ERFC_EXPONENT": Fit(_erfc_exponent, lambda x: np.exp(-_erfc_exponent(x)), 0.99, 4.0, 8),
+    "ERFC_LOG2": Fit(lambda x: 2 - _erfc_exponent(x) / math.log(2), lambda x: np.exp(-_erfc_exponent(x)), 0.82, 4.0, 6),
 }
 
 

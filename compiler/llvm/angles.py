@@ -1,4 +1,4 @@
-"""Arc tangents. Beyond tan(pi/8) the argument is turned by pi/4, beyond 1 it is inverted; then a polynomial."""
+"""Arc tangents. Beyond 1 the argument is inverted, and of f64 beyond tan(pi/8) turned by pi/4; then a polynomial."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def arc_tangent(m: Arithmetic, x: Typed) -> Typed:
     """atan(x)."""
     size = m.absolute(x)
     steep = m.e.compare("ogt", size, m.number(1.0))
-    ratio = m.e.select(steep, m.e.floating("fdiv", m.number(1.0), size), size)
+    ratio = m.e.select(steep, _inverse(m, size), size)
     angle = _up_to_one(m, ratio)
     return m.with_sign_of(m.e.select(steep, _taken_from(m, _HALF_PI, angle), angle), x)
 
@@ -42,13 +42,25 @@ def arc_tangent_of_two(m: Arithmetic, y: Typed, x: Typed) -> Typed:
     return m.with_sign_of(angle, y)
 
 
+def _inverse(m: Arithmetic, x: Typed) -> Typed:
+    """1 / x of x >= 1. Newton's step makes up for the hardware's reciprocal, and would make NaN of infinity."""
+    if m.real is not F32 or not m.e.hardware:
+        return m.e.floating("fdiv", m.number(1.0), x)
+    x = m.e.intrinsic("minnum", x, m.number(2.0**100))
+    made = m.e.hardware.reciprocal(x)
+    return m.e.fma(m.e.fma(m.e.fneg(x), made, m.number(1.0)), made, made)
+
+
 def _up_to_one(m: Arithmetic, t: Typed) -> Typed:
     """atan(t) for 0 <= t <= 1."""
+    if m.real is F32:
+        z = m.mul(t, t)
+        return m.e.fma(m.mul(z, t), m.polynomial(z, c.ATAN_TAIL), t)
     one, zero = m.number(1.0), m.number(0.0)
     turned = m.e.compare("ogt", t, m.number(_TAN_PI_8))
     r = m.e.select(turned, m.e.floating("fdiv", m.sub(t, one), m.add(t, one)), t)
     z = m.mul(r, r)
-    tail = m.mul(m.mul(z, r), m.polynomial(z, c.ATAN_TAIL if m.real is F32 else c.ATAN_TAIL_64))
+    tail = m.mul(m.mul(z, r), m.polynomial(z, c.ATAN_TAIL_64))
     high, low = m.real.split(*_QUARTER_PI)
     start = m.e.select(turned, m.number(high), zero)
     tail = m.add(tail, m.e.select(turned, m.number(low), zero))

@@ -19,7 +19,7 @@ from .typed import Emitter, Typed
 
 def emit(e: Emitter, name: str, x: Typed, *others: Typed) -> Typed:
     """``name`` of ``x`` (atan2 and pow: of two operands), floats or doubles or vectors of them."""
-    plain = Emitter(e.function)  # products and sums here are rounded where it says so
+    plain = Emitter(e.function, hardware=e.hardware)  # products and sums here are rounded where it says so
     real = F64 if x.element == "double" else F32
     if name in ("sin", "cos"):
         return emit_sine(plain, x, cosine=name == "cos")
@@ -45,12 +45,18 @@ def _exp2(m: Arithmetic, x: Typed) -> Typed:
     return m.scaled(m.polynomial(r, c.EXP2 if m.real is F32 else c.EXP2_64), exponent)
 
 
+def _near_exp2(m: Arithmetic, x: Typed) -> Typed:
+    """2**x of f32, within 2 units in the last place; 0 where the result is below the normal numbers."""
+    return m.e.hardware.exp2(x) if m.e.hardware else _exp2(m, x)
+
+
 def _log(m: Arithmetic, x: Typed) -> Typed:
     k, f = decomposed(m, x)
-    high, low = m.real.split(*LN2)
-    if m.real is F64:
-        # The upper part keeps its last 11 bits clear, so that its product with k is exact.
-        high, low = short(LN2)
+    if m.real is F32:  # what log(1 + f) is rounded by hardly counts beside k ln 2, and nor does what f32 lacks of ln 2
+        part = m.e.fma(m.mul(f, f), m.polynomial(f, (-0.5, *c.LOG_TAIL)), f)
+        return logarithm_edges(m, x, m.e.fma(k, m.number(LN2[0]), part))
+    # The upper part keeps its last 11 bits clear, so that its product with k is exact.
+    high, low = short(LN2)
     tail = m.e.fma(k, m.number(low), log1p_tail(m, f))
     return logarithm_edges(m, x, m.add(m.e.fma(k, m.number(high), f), tail))
 
@@ -67,37 +73,38 @@ def _log2(m: Arithmetic, x: Typed) -> Typed:
 
 
 def _tanh(m: Arithmetic, x: Typed) -> Typed:
-    """By polynomial below 0.625, else 1 - 2 / (e**2|x| + 1)."""
+    """By polynomial for small arguments, else 1 - 2 / (e**2|x| + 1), where the exponential counts for less and less."""
     size = m.absolute(x)
     z = m.mul(x, x)
     tail = m.polynomial(z, c.TANH_TAIL if m.real is F32 else c.TANH_TAIL_64)
     near = m.e.fma(m.mul(z, x), tail, x)
-    limit = 10.0 if m.real is F32 else 20.0  # tanh is 1 from here
-    doubled = m.clamp(m.add(size, size), 0.0, 2 * limit)
-    denominator = m.add(_exp(m, doubled), m.number(1.0))
-    if m.real is F32:  # twice a number is exact
-        quotient = m.mul(m.number(2.0), m.e.reciprocal(denominator))
+    one, two = m.number(1.0), m.number(2.0)
+    if m.real is F32:
+        power = _near_exp2(m, m.mul(size, m.number(2 * LOG2_E[0])))
+        far = m.e.fma(m.number(-2.0), m.e.reciprocal(m.add(power, one)), one)
     else:
-        quotient = m.e.floating("fdiv", m.number(2.0), denominator)
-    far = m.sub(m.number(1.0), quotient)
-    chosen = m.e.select(m.e.compare("olt", size, m.number(0.625)), near, far)
-    return m.with_sign_of(chosen, x)
+        doubled = m.clamp(m.add(size, size), 0.0, 40.0)  # from 20 on tanh is 1
+        far = m.sub(one, m.e.floating("fdiv", two, m.add(_exp(m, doubled), one)))
+    beyond = m.e.compare("oge", size, m.number(1.09375 if m.real is F32 else 0.625))
+    return m.with_sign_of(m.e.select(beyond, far, near), x)
 
 
 def _erf(m: Arithmetic, x: Typed) -> Typed:
-    """By polynomial below 1, else 1 - exp(-p(|x|)) with p fitted to -log(erfc)."""
+    """By polynomial for small arguments, else 1 - erfc(|x|), the logarithm of erfc being a polynomial. For f32 that is
+    where erfc is below 1/4: 2 units of it are half of one of the result.
+    """
     size = m.absolute(x)
     z = m.mul(x, x)
     ratio = m.polynomial(z, c.ERF_RATIO if m.real is F32 else c.ERF_RATIO_64)
     near = m.e.fma(x, ratio, x)
     if m.real is F32:
-        exponent = m.polynomial(m.clamp(size, 0.5, 4.0), c.ERFC_EXPONENT)
+        four_times = _near_exp2(m, m.polynomial(m.e.intrinsic("minnum", size, m.number(4.0)), c.ERFC_LOG2))
+        far = m.e.fma(four_times, m.number(-0.25), m.number(1.0))
     else:
         t = m.e.fma(m.clamp(size, 0.5, 6.0), m.number(0.4), m.number(-1.4))
-        exponent = m.polynomial(t, c.ERFC_EXPONENT_64)
-    far = m.sub(m.number(1.0), _exp(m, m.e.fneg(exponent)))
-    chosen = m.e.select(m.e.compare("olt", size, m.number(1.0)), near, far)
-    return m.with_sign_of(chosen, x)
+        far = m.sub(m.number(1.0), _exp(m, m.e.fneg(m.polynomial(t, c.ERFC_EXPONENT_64))))
+    beyond = m.e.compare("oge", size, m.number(0.8203125 if m.real is F32 else 1.0))
+    return m.with_sign_of(m.e.select(beyond, far, near), x)
 
 
 _FUNCTIONS: dict[str, Callable[[Arithmetic, Typed], Typed]] = {

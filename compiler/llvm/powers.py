@@ -31,15 +31,18 @@ def decomposed(m: Arithmetic, x: Typed) -> tuple[Typed, Typed]:
     x = m.e.select(tiny, m.mul(x, m.number(2.0**lift)), x)
     bits = m.as_integer(x)
     above = m.e.binary("sub", bits, m.whole(real.bits(math.sqrt(0.5))))
-    k = m.e.binary("ashr", above, m.whole(real.mantissa))
-    mantissa = m.e.binary("sub", bits, m.e.binary("shl", k, m.whole(real.mantissa)))
-    f = m.sub(m.as_float(mantissa), m.number(1.0))
-    k = m.e.select(tiny, m.e.binary("sub", k, m.whole(lift)), k)
-    return m.e.cast("sitofp", k, real.element), f
+    exponent = m.e.binary("and", above, m.whole(-(1 << real.mantissa)))
+    f = m.sub(m.as_float(m.e.binary("sub", bits, exponent)), m.number(1.0))
+    lifted = m.e.select(tiny, m.number(-float(lift)), m.number(0.0))
+    return m.e.fma(m.e.cast("sitofp", exponent, real.element), m.number(2.0**-real.mantissa), lifted), f
 
 
 def logarithm_edges(m: Arithmetic, x: Typed, inside: Typed) -> Typed:
-    """log of 0, negative numbers, infinity and NaN."""
+    """log of 0, negative numbers, infinity and NaN: there the hardware's approximation is right."""
+    if m.real is F32 and m.e.hardware:
+        below = m.e.binary("sub", m.as_integer(x), m.whole(1))
+        regular = m.e.compare("ult", below, m.whole(m.real.bits(math.inf) - 1))  # positive and finite
+        return m.e.select(regular, inside, m.e.hardware.log2(x))
     made = m.e.select(m.e.compare("oeq", x, m.number(math.inf)), x, inside)
     made = m.e.select(m.e.compare("oeq", x, m.number(0.0)), m.number(-math.inf), made)
     return m.e.select(m.e.compare("oge", x, m.number(0.0)), made, m.number(math.nan))
@@ -54,10 +57,9 @@ def short(value: tuple[float, float]) -> tuple[float, float]:
 
 def log1p_tail(m: Arithmetic, f: Typed) -> Typed:
     """log(1 + f) - f."""
-    half_square = m.mul(m.mul(f, f), m.number(0.5))
     if m.real is F32:
-        cube = m.mul(m.mul(f, f), f)
-        return m.e.fma(cube, m.polynomial(f, c.LOG_TAIL), m.e.fneg(half_square))
+        return m.mul(m.mul(f, f), m.polynomial(f, (-0.5, *c.LOG_TAIL)))
+    half_square = m.mul(m.mul(f, f), m.number(0.5))
     # With s = f / (2 + f), log(1 + f) = 2 atanh(s) = 2 s + s R, and 2 s = f - s f.
     s = m.e.floating("fdiv", f, m.add(f, m.number(2.0)))
     z = m.mul(s, s)
@@ -149,7 +151,7 @@ def _log2_of_two(m: Arithmetic, x: Typed) -> tuple[Typed, Typed]:
 def _half_ratio(m: Arithmetic, f: Typed) -> tuple[Typed, Typed]:
     """f / (2 + f) as a sum of two: the second makes up for what the reciprocal is off by, so one division is enough."""
     below, below_low = m.sum_of_two(m.number(2.0), f)
-    reciprocal = m.e.floating("fdiv", m.number(1.0), below)
+    reciprocal = m.e.reciprocal(below) if m.real is F32 else m.e.floating("fdiv", m.number(1.0), below)
     s = m.mul(f, reciprocal)
     left = m.e.fma(m.e.fneg(s), below, f)
     return s, m.mul(m.e.fma(m.e.fneg(s), below_low, left), reciprocal)

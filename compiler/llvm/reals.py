@@ -90,8 +90,12 @@ class Arithmetic:
         return self.e.select(self.e.compare("olt", x, self.number(low)), self.number(low), x)
 
     def with_sign_of(self, x: Typed, sign: Typed) -> Typed:
-        """|x| with the sign bit of ``sign``."""
-        return self.e.intrinsic("copysign", x, sign)
+        """``x``, which is positive or has that sign already, with the sign bit of ``sign``."""
+        if self.real is not F32:
+            return self.e.intrinsic("copysign", x, sign)
+        # In front of a conversion to 16 bits LLVM would move copysign behind it, to numbers that are not yet in pairs.
+        bits = self.e.binary("and", self.as_integer(sign), self.whole(-(1 << 31)))
+        return self.as_float(self.e.binary("or", self.as_integer(x), bits))
 
     def scaled(self, x: Typed, exponent: Typed) -> Typed:
         """x * 2**exponent in two steps, so that the result may be denormal or infinite."""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from .text import FunctionText, float_constant
 
@@ -88,14 +89,29 @@ def lane_numbers(lanes: int, element: str, stride: int = 1) -> Typed:
     return Typed(vector_type(element, lanes), f"<{inside}>")
 
 
+class Hardware(Protocol):
+    """What a GPU has one instruction for, on f32 scalars."""
+
+    def exp2(self, x: Typed) -> Typed:
+        """2**x within 2 units in the last place; 0 where the result is below the normal numbers."""
+
+    def log2(self, x: Typed) -> Typed:
+        """log2(x) within 2**-22, or that part of itself beyond 1; -inf where ``x`` is 0 or below the normal numbers."""
+
+    def reciprocal(self, x: Typed) -> Typed:
+        """1 / x within a unit in the last place; 0 or infinite where a result or ``x`` is below the normal numbers."""
+
+
 class Emitter:
     """Appends instructions at the end of ``function.current``.
 
-    ``contract`` lets a product and a sum fuse into one rounding (LLVM's ``contract`` flag).
+    ``contract`` lets a product and a sum fuse into one rounding (LLVM's ``contract`` flag). ``hardware``: None where
+    the processor has no approximations.
     """
 
-    def __init__(self, function: FunctionText, *, contract: bool = False) -> None:
+    def __init__(self, function: FunctionText, *, contract: bool = False, hardware: Hardware | None = None) -> None:
         self.function = function
+        self.hardware = hardware
         self.flags = "contract " if contract else ""
 
     # Arithmetic ------------------------------------------------------------------------------------------------
@@ -110,12 +126,9 @@ class Emitter:
         return Typed(x.type, self.function.op(text))
 
     def reciprocal(self, x: Typed) -> Typed:
-        """1 / x of f32 between 2**-125 and 2**125, not always rounded correctly: a Newton step behind what GPUs have an
-        instruction for (PTX ISA, "rcp": rcp.approx.f32, within a unit in the last place). A division is a function of
-        dozens there, with a branch."""
-        one = constant(x.type, 1.0)
-        near = Typed(x.type, self.function.op(f"fdiv afn {self.flags}{x.type} {one.name}, {x.name}"))
-        return self.fma(near, self.fma(self.fneg(x), near, one), near)
+        """1 / x of f32 within a unit in the last place, for ``x`` and results that are normal numbers, 0 or infinite.
+        A division is a function of dozens of instructions on GPUs, with a branch."""
+        return self.hardware.reciprocal(x) if self.hardware else self.floating("fdiv", constant(x.type, 1.0), x)
 
     def fneg(self, x: Typed) -> Typed:
         """-x: flips the sign bit, of NaN and 0 too."""

@@ -60,9 +60,21 @@ def _log2(x: Array) -> Array:
         return np.log2(x.astype(np.float64)).astype(np.float32)
 
 
+def _log2_flushed(x: Array) -> Array:
+    return _log2(np.where(np.abs(x) < np.finfo(np.float32).tiny, np.float32(0), x))
+
+
 def _exp2_flushed(x: Array) -> Array:
     made = _exp2(x)
     return np.where(made < np.finfo(np.float32).tiny, np.float32(0), made)
+
+
+def _reciprocal(x: Array) -> Array:
+    """Rounded once, subnormal numbers being zero."""
+    with np.errstate(all="ignore"):
+        tiny = np.finfo(np.float32).tiny
+        made = 1 / np.where(np.abs(x) < tiny, np.copysign(np.float32(0), x), x)
+        return np.where(np.abs(made) < tiny, np.copysign(np.float32(0), x), made)
 
 
 def _least(propagate: bool, x: Array, y: Array) -> Array:
@@ -110,6 +122,8 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.nvvm.ex2.approx.f": _exp2,
     "llvm.nvvm.ex2.approx.ftz.f": _exp2_flushed,
     "llvm.nvvm.lg2.approx.f": _log2,
+    "llvm.nvvm.lg2.approx.ftz.f": _log2_flushed,
+    "llvm.nvvm.rcp.approx.ftz.f": _reciprocal,
     "llvm.nvvm.sqrt.approx.f": np.sqrt,
     "llvm.nvvm.sqrt.rn.f": np.sqrt,
     "llvm.nvvm.rsqrt.approx.f": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(np.float32),

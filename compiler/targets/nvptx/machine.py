@@ -187,6 +187,14 @@ class PtxMachine(PtxMemory):
         """``ex2.approx.f32``; with ``.ftz``, one instruction instead of four, results under 2^-126 are zero."""
         return state.text.call("float", f"llvm.nvvm.ex2.approx{'.ftz' if flush else ''}.f", [("float", x)])
 
+    def log2(self, state: simt.Lowering, x: str) -> str:
+        """``lg2.approx.ftz.f32``."""
+        return state.text.call("float", "llvm.nvvm.lg2.approx.ftz.f", [("float", x)])
+
+    def reciprocal(self, state: simt.Lowering, x: str) -> str:
+        """``rcp.approx.ftz.f32``, one instruction; without ``.ftz`` it is five."""
+        return state.text.call("float", "llvm.nvvm.rcp.approx.ftz.f", [("float", x)])
+
     def sqrt(self, state: simt.Lowering, x: str, precise: bool) -> str:
         """``sqrt.rn.f32`` or ``sqrt.approx.f32``."""
         name = "llvm.nvvm.sqrt.rn.f" if precise else "llvm.nvvm.sqrt.approx.f"

@@ -225,9 +225,26 @@ def _register(kind: type[ew.FloatUnary], single: Callable[[Lowering, str], str] 
         return convert(state, y, F32, scalar)
 
 
+class _Hardware:
+    """The machine's approximations, for templates."""
+
+    def __init__(self, state: Lowering) -> None:
+        self.state = state
+
+    def exp2(self, x: Typed) -> Typed:
+        return Typed(x.type, self.state.machine.exp2(self.state, x.name, flush=True))
+
+    def log2(self, x: Typed) -> Typed:
+        return Typed(x.type, self.state.machine.log2(self.state, x.name))
+
+    def reciprocal(self, x: Typed) -> Typed:
+        return Typed(x.type, self.state.machine.reciprocal(self.state, x.name))
+
+
 def _template(state: Lowering, name: str, scalar: Scalar, *operands: str) -> str:
     type = "double" if scalar == F64 else "float"
-    return templates.emit(Emitter(state.text, contract=True), name, *(Typed(type, x) for x in operands)).name
+    emitter = Emitter(state.text, contract=True, hardware=_Hardware(state))
+    return templates.emit(emitter, name, *(Typed(type, x) for x in operands)).name
 
 
 def _register_of_two(kind: type[ew.FloatBinary]) -> None:

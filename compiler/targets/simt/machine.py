@@ -210,6 +210,14 @@ class SimtTarget(ABC):
         """2 to the power ``x`` in f32, to 2 ulp; with ``flush``, results under 2^-126 may be zero."""
 
     @abstractmethod
+    def log2(self, state: Lowering, x: str) -> str:
+        """The logarithm of ``x`` to base 2 in f32, within 2**-22 or that part of itself; -inf below normal numbers."""
+
+    @abstractmethod
+    def reciprocal(self, state: Lowering, x: str) -> str:
+        """1 / ``x`` in f32 to 1 ulp; what is below the normal numbers, operand or result, may be zero."""
+
+    @abstractmethod
     def sqrt(self, state: Lowering, x: str, precise: bool) -> str:
         """The square root in f32: rounded correctly if ``precise``, else approximate."""
 
