@@ -19,6 +19,7 @@ from deuteron.server.api.schemas.fleet import WorkerAnswer
 from deuteron.server.app import make_context
 from deuteron.server.dispatch import ConnectedWorker
 from deuteron.server.dispatch.engine import Dispatched, Engine
+from deuteron.server.dispatch.openings import Openings
 from deuteron.server.dispatch.roster import Roster
 from deuteron.server.dispatch.supervisor import DaskDispatcher
 from deuteron.server.fleet import WorkerState, fleet
@@ -389,3 +390,19 @@ def test_workers_have_names_that_addresses_can_have(client: TestClient, process:
     for path, more in (("devices", {"devices": []}), (f"jobs/{uuid.uuid4()}/claim", {"claim_id": "a.b"})):
         answer = client.post(f"/v1/worker/{path}", json={"worker": process, **more})
         assert answer.status_code == 422 and "worker" in answer.text
+
+
+def test_who_is_drained_or_busy_is_no_opening() -> None:
+    """And only who is drained is not waited for."""
+    a, b = (ConnectedWorker(f"tcp://{host}:1", f"cpu@{host}/9", {"cpu": 1}) for host in "ab")
+    for drained, busy, free, any_one in (
+        ((), (), 2, True),
+        ((a,), (), 1, True),
+        ((), (b,), 1, True),
+        ((a,), (b,), 0, True),
+        ((a, b), (), 0, False),
+    ):
+        workers = [replace(worker, draining=worker in drained) for worker in (a, b)]
+        openings = Openings(workers, {worker.name for worker in busy})
+        assert [openings.take("cpu") for _ in range(3)] == [number < free for number in range(3)]
+        assert openings.has_any("cpu") is any_one and not openings.has_any("cuda")

@@ -451,3 +451,13 @@ def test_configurations_that_do_not_compile_are_left_to_the_search() -> None:
     )
     space, held = Problem(spec, {"M": 333, "N": 333, "K": 333}, "bf16").searched(H200, "cuda:90a")
     assert held == {"num_stages": 2} and space.count() == 2
+
+
+def test_dims_are_derived_from_sizes_and_not_from_strides() -> None:
+    """A stride equals a dim only while the tensor is contiguous; a launch may bring one that is not."""
+    spec = builtin_workload("softmax")
+    strided = structs.replace(spec, scalars={"row_stride": "N", "stride": "M", "n_cols": " N "}, dims_from_arguments={})
+    output = next(tensor for tensor in spec.tensors if tensor.shape == ("M", "N"))
+    assert strided.dims_from_arguments == {"M": f"{output.name}.shape[0]", "N": "n_cols"}
+    without = structs.replace(spec, scalars={"row_stride": "N"}, dims_from_arguments={"M": "rows"})
+    assert without.dims_from_arguments == {"M": "rows", "N": f"{output.name}.shape[1]"}

@@ -247,6 +247,19 @@ def test_a_product_too_large_to_list_is_drawn_from() -> None:
     assert best < 130  # chance: 165 at best in 60 draws
 
 
+def test_what_was_seen_of_a_product_is_not_drawn_for_an_unseen_one() -> None:
+    class Seen:
+        """All but rows that begin with a level."""
+
+        def __contains__(self, key: bytes) -> bool:
+            return key[0] != 3
+
+    space = Space(tuple(Parameter(f"p{i}", tuple(range(8))) for i in range(16)))  # 2.8e14
+    domain = SurrogateStrategy(space, 0)._domain
+    row = domain.unseen(Seen(), np.random.default_rng(0))
+    assert row is not None and row[0] == 3
+
+
 def test_a_constrained_space_too_large_to_list_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "LISTED", 100)
     configs = search(SurrogateStrategy(SPACE, 2), 45)
