@@ -200,6 +200,7 @@ def test_groups_hold_what_may_be_compared(modelled: TimeTable, searches: Searche
     text = [replace(log, kernel_hash="cd" * 32) for log in logs]
     found = groups_of_logs([*other, *logs, *text, replace(logs[0], known=())], kernel_hash_of(SPEC))
     assert [(group.shapes, group.toolchain) for group in found] == [(12, CHAIN), (7, {"deuteron": "0.2.0"})]
+    assert [list(group.logs) for group in found] == [logs, other], "of this text alone, and with times"
 
 
 @pytest.mark.parametrize(
