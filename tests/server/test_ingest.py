@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import random
@@ -267,8 +268,13 @@ def test_what_fails_while_a_process_stops_fails_no_job(
     assert link.heard == [f"t.1 gives {job_id} back"]
 
 
-@pytest.mark.parametrize("stops", [False, True])
-@pytest.mark.parametrize("end", [JobCancelled(), JobFailed("no configuration works", "see the trials")])
+@pytest.mark.parametrize(
+    ("end", "stops"),
+    [
+        *itertools.product([JobCancelled(), JobFailed("no configuration works", "see the trials")], [False, True]),
+        (JobFinished((), 1.0), False),  # without a profile
+    ],
+)
 def test_the_end_of_a_job_is_told_unless_it_is_given_back(
     service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: TuneEvent, stops: bool
 ) -> None:

@@ -22,6 +22,7 @@ from deuteron.compiler.runtime.variant import pipeline
 from deuteron.tuner import Problem, resolve_workload
 from deuteron.tuner.errors import WorkloadError
 from deuteron.tuner.evaluate import check
+from deuteron.tuner.evaluate import session as session_module
 from deuteron.tuner.evaluate.check import LEAST_OFTEN, Checker, run_once
 from deuteron.tuner.evaluate.compilation import compile_variant
 from deuteron.tuner.evaluate.cut import SMALL_DIM, cut_problem
@@ -149,6 +150,18 @@ def session_of(problem: Problem) -> ChildSession:
     default = {"WRONG": 0, "BLOCK": 64}
     session.prepare(Prepare(problem.spec, problem.dims, "f32", "cpu", device="cpu", default=default, seed=1))
     return session
+
+
+def test_what_is_wrong_is_not_timed(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = session_of(problem)
+    timed: list[bool] = []
+    look = session_module.first_look
+    monkeypatch.setattr(session_module, "first_look", lambda *how: (timed.append(True), look(*how))[1])
+    for wrong in (1, 0, 1):
+        screened = session.screen(Screen({"WRONG": wrong, "BLOCK": 64}))
+        assert (screened.status, screened.time_ns is None) == (("wrong_result", True) if wrong else ("ok", False))
+        assert (screened.measure_seconds > 0) is (not wrong)
+    assert timed == [True]
 
 
 def test_what_is_wrong_after_it_was_timed_is_wrong(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
