@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...ir.core import Value
@@ -93,21 +93,33 @@ def reaches_sectors(layout: LinearLayout, access: Access, element_bytes: int) ->
     return run * element_bytes >= SECTOR_BYTES
 
 
-def merge(accesses: Sequence[Access], shape: tuple[int, ...], warps: int, reduced: Sequence[int] = ()) -> LinearLayout:
+def merge(
+    accesses: Sequence[Access],
+    shape: tuple[int, ...],
+    warps: int,
+    reduced: Collection[int] = (),
+    scanned: Collection[int] = (),
+) -> LinearLayout:
     """One layout for accesses whose tiles meet in elementwise code: no conversion between them is worth its cost.
 
     The widest access decides the order of the axes; among those of the same order the largest vector serves all. The
     tile is ``reduced`` along these axes: there a thread combines its own elements for nothing, lanes need shuffles and
     warps shared memory, and every thread of a row keeps what the row comes to. So warps share out the other axes where
-    the addresses leave it open, and lanes too where no order of the addresses is better than another.
+    the addresses leave it open, and lanes too where no order of the addresses is better than another. Warps also leave
+    axes to others that are ``scanned``, but lanes share these out.
     """
     widest = max(accesses, key=lambda a: a.vector)
     vector = max(a.vector for a in accesses if a.order == widest.order)
     order = widest.order
-    last = (*(a for a in order if a not in reduced), *(a for a in order if a in reduced))
+    warp_order = _last(order, {*reduced, *scanned})
     if all(a.scattered for a in accesses):
-        order = last
-    return coalesced(shape, warps, vector, order, warp_order=last)
+        order = _last(order, reduced)
+    return coalesced(shape, warps, vector, order, warp_order=warp_order)
+
+
+def _last(order: Sequence[int], axes: Collection[int]) -> tuple[int, ...]:
+    """``order`` with ``axes`` behind the others."""
+    return (*(a for a in order if a not in axes), *(a for a in order if a in axes))
 
 
 def default_layout(value: Value, warps: int) -> LinearLayout:

@@ -84,6 +84,7 @@ class Family:
     stores: list[Access] = field(default_factory=list)
     slots: list[Access] = field(default_factory=list)
     reduced: set[int] = field(default_factory=set)  # axes along which a member is reduced
+    scanned: set[int] = field(default_factory=set)
     #: Where members of rank 1 are spread over tiles: the view of one, and what an operation makes of it.
     spread: list[tuple[Value, Value]] = field(default_factory=list)
     loops: list[For | While] = field(default_factory=list)  # that carry members
@@ -98,6 +99,7 @@ class Family:
         self.stores += other.stores
         self.slots += other.slots
         self.reduced |= other.reduced
+        self.scanned |= other.scanned
         self.spread += other.spread
         self.loops += other.loops
 
@@ -162,8 +164,7 @@ class Homes:
             case Reduce() | Scan():
                 self._unite(*op.inputs)
                 self._unite(*op.results)
-                if isinstance(op, Reduce):
-                    self._reduced(op)
+                self._combined(op)
                 for result in op.results:
                     if result.type.rank:
                         self.family(result).derived.append(result)
@@ -188,10 +189,11 @@ class Homes:
         if source.type.rank == 1 and self.costs.exists_once(source):
             self.family(source).spread.append((view, made))
 
-    def _reduced(self, op: Reduce) -> None:
+    def _combined(self, op: Reduce | Scan) -> None:
         for source in op.inputs:
             if self.costs.exists_once(source):
-                self.family(source).reduced.add(op.axis)
+                family = self.family(source)
+                (family.reduced if isinstance(op, Reduce) else family.scanned).add(op.axis)
 
     def _visit_store(self, op: Store) -> None:
         access = access_of(op, self.facts)
@@ -248,16 +250,19 @@ class Homes:
         if family.accesses and not family.stores and (row := self._as_spread(family)) is not None:
             return row
         if family.accesses:
-            return merge(family.accesses + family.stores, shape, self.warps, sorted(family.reduced))
+            return self._merge(family, family.accesses + family.stores, shape)
         for source in family.derived:
             layout = self._derive(source)
             if layout is not None:
                 return layout
         if family.stores:
-            return merge(family.stores, shape, self.warps, sorted(family.reduced))
+            return self._merge(family, family.stores, shape)
         if family.slots:
-            return merge(family.slots, shape, self.warps, sorted(family.reduced))
+            return self._merge(family, family.slots, shape)
         return default_layout(value, self.warps)
+
+    def _merge(self, family: Family, accesses: list[Access], shape: tuple[int, ...]) -> LinearLayout:
+        return merge(accesses, shape, self.warps, family.reduced, family.scanned)
 
     def _as_spread(self, family: Family) -> LinearLayout | None:
         """The layout in which a row is spread over tiles without a conversion; None where these differ, where a thread
@@ -285,7 +290,7 @@ class Homes:
         op = source.op
         match op:
             case Scan():
-                return scan_layout(source.type.shape, op.axis, self.warps)
+                return scan_layout(source.type.shape, op.axis, self.warps, self._free_layout(op.inputs[0]))
             case Reduce():
                 operand = self._free_layout(op.inputs[0])
                 return None if operand is None else slice_layout(operand, op.axis)

@@ -173,7 +173,8 @@ def _reduce(state: Relayout, reduce: Reduce) -> None:
 
 @_rule(Scan)
 def _scan(state: Relayout, scan: Scan) -> None:
-    layout = scan_layout(scan.inputs[0].type.shape, scan.axis, state.warps)
+    first = scan.inputs[0]
+    layout = scan_layout(first.type.shape, scan.axis, state.warps, state.natural(first))
     inputs = tuple(state.demand(v, layout) for v in scan.inputs)
     made = Scan(inputs, scan.axis, scan.reverse, scan.combine.clone({}))
     for result in made.results:

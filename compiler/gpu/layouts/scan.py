@@ -6,8 +6,8 @@ the scanned axis, unless it is short: each scans its part of every round by itse
 through shared memory, and what came before a part is put before its elements.
 
 Along the last axis, whose neighbours are neighbours in memory, a thread has a few elements, all lanes follow, then
-warps, and what is left repeats in registers, as tiles are read from memory. Along another axis lanes go to the others
-first, for the sake of memory and of shuffles, and a thread has all its elements in a row.
+warps, and what is left repeats in registers, as tiles are read from memory: then nothing is converted. Along another
+axis lanes go to the others first, for the sake of memory and of shuffles, and a thread has all its elements in a row.
 """
 
 from __future__ import annotations
@@ -16,18 +16,29 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-from ...layout import LinearLayout, slice_layout
+from ...layout import LinearLayout, contiguous_registers, slice_layout
 from ...layout.construct import LANES, Tiling
 from ...layout.linear import Dimension
 from .reduction import READ_BYTES, scratch_bytes
 
 #: Neighbours that a thread has in one round; lanes that have no more in all need no help of other warps.
 _MOST_PER_THREAD = 4
+#: As many neighbours as a thread loads are better, for then nothing is converted. Of more than these a store would
+#: write parts of sectors, so they would change threads there.
+_MOST_LOADED = 8
+
+
+def scan_layout(shape: tuple[int, ...], axis: int, warps: int, given: LinearLayout | None = None) -> LinearLayout:
+    """The layout for a scan along ``axis`` of a tile of ``shape``, which comes in the layout ``given``, if that is
+    known."""
+    neighbours = 1 if given is None else contiguous_registers(given, axis)
+    known = _MOST_PER_THREAD <= neighbours <= min(_MOST_LOADED, max(1, prod(shape) // (LANES * warps)))
+    return _scan_layout(shape, axis, warps, neighbours if known else None)
 
 
 @lru_cache(maxsize=1024)
-def scan_layout(shape: tuple[int, ...], axis: int, warps: int) -> LinearLayout:
-    """The layout for a scan of a tile of ``shape`` along ``axis``."""
+def _scan_layout(shape: tuple[int, ...], axis: int, warps: int, neighbours: int | None) -> LinearLayout:
+    """The same, with so many ``neighbours`` to a thread along the last axis; None: as few as leave no lane idle."""
     tiling = Tiling(shape)
     length = shape[axis]
     others = [a for a in reversed(range(len(shape))) if a != axis]
@@ -49,7 +60,7 @@ def scan_layout(shape: tuple[int, ...], axis: int, warps: int) -> LinearLayout:
 
     if axis == len(shape) - 1:
         helpers = along(LANES)
-        per_thread = min(_MOST_PER_THREAD, max(1, length // (LANES * helpers)))
+        per_thread = neighbours or min(_MOST_PER_THREAD, max(1, length // (LANES * helpers)))
         lanes = min(LANES, length // per_thread)
         tiling.take("register", axis, per_thread)
         tiling.take("lane", axis, lanes)

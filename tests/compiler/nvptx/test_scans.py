@@ -13,6 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deuteron.compiler.gpu.asynchronous import Roles
+from deuteron.compiler.gpu.layouts.coalesce import Access, merge
+from deuteron.compiler.gpu.layouts.scan import scan_layout
+from deuteron.compiler.gpu.ops import ConvertLayout
+from deuteron.compiler.layout import contiguous_registers
 from deuteron.compiler.tile.reduction import Scan
 
 Arrays = tuple[npt.NDArray[np.generic], ...]
@@ -57,7 +61,7 @@ def k(x_ptr, p_ptr):
     tl.store(p_ptr + i, tl.cumsum(tl.load(x_ptr + i), {axis}, reverse={reverse}))
 """
 
-TYPES = {"i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "fp16": np.float16, "fp64": np.float64}
+TYPES = {"i8": np.int8, "i32": np.int32, "i64": np.int64, "fp16": np.float16, "fp32": np.float32, "fp64": np.float64}
 KERNELS: dict[str, tuple[str, tuple[str, ...], Callable[[Arrays, Arrays], Arrays]]] = {
     "affine": (AFFINE, ("i32", "i32"), lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1])),
     "affine of words": (AFFINE, ("i64", "i64"), lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1])),
@@ -127,6 +131,36 @@ def test_warps_share_out_what_they_scan(from_text, simulated, name, shape, axis,
     (scan,) = (op for op in sample.gpu().walk() if isinstance(op, Scan))
     layout = scan.results[0].type.layout
     assert any(basis[axis] for basis in layout.warp) and layout.registers < prod(shape) // 32
+
+
+LOADED = """
+def k(x_ptr, p_ptr, M: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(p_ptr + i, tl.cumsum(tl.load(x_ptr + i).to(tl.float32), 1).to(p_ptr.dtype.element_ty))
+"""
+
+
+@pytest.mark.parametrize(("dtype", "neighbours"), [("fp16", 8), ("fp32", 4)])
+@pytest.mark.parametrize(("shape", "warps"), [((1, 4096), 8), ((4, 1024), 8), ((16, 256), 4), ((32, 64), 4)])
+def test_tiles_are_scanned_as_they_are_loaded(
+    from_text, simulated, rng, dtype: str, neighbours: int, shape: tuple[int, int], warps: int
+) -> None:
+    """And results are stored as they were scanned: nothing but totals goes through shared memory."""
+    signature = dict.fromkeys(("x_ptr", "p_ptr"), f"*{dtype}:16")
+    sample = from_text(LOADED, signature, {"M": shape[0], "N": shape[1]}, warps)
+    function = sample.gpu()
+    (scan,) = (op for op in function.walk() if isinstance(op, Scan))
+    assert not any(isinstance(op, ConvertLayout) for op in function.walk())
+    assert contiguous_registers(scan.results[0].type.layout, 1) == neighbours
+    x = rng.integers(0, 2, shape).astype(TYPES[dtype])
+    p = np.zeros_like(x)
+    simulated(sample, (1,), [x, p])
+    np.testing.assert_array_equal(p, np.cumsum(x.astype(np.float32), 1).astype(x.dtype))
+
+
+def test_lanes_scan_what_is_gathered() -> None:
+    """Of tiles that are reduced they would share out the rows."""
+    assert merge([Access((1, 0), 1, True)], (64, 32), 4, scanned=(1,)) == scan_layout((64, 32), 1, 4)
 
 
 def test_scans_of_any_shape(from_text, simulated) -> None:
