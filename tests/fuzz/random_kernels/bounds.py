@@ -77,6 +77,13 @@ def ulp(values: Array, kind: Kind) -> Array:
     return step
 
 
+def uses_last_bits(values: Array) -> Array:
+    """Whether the last bits of f64 are set: of an operation that says that it was rounded when it was computed here."""
+    mantissa, _ = np.frexp(values)
+    used: Array = (mantissa * 2.0**53).astype(np.int64) & 31 != 0
+    return used
+
+
 def result(values: Array, error: Array | float | None, kind: Kind) -> Known:
     """What an operation gives in ``kind`` whose real result is off by up to ``error``.
 
@@ -88,7 +95,7 @@ def result(values: Array, error: Array | float | None, kind: Kind) -> Known:
     largest = float(np.abs(near).max(initial=0))
     if not np.isfinite(near).all() or largest > kind.most * 0.4:
         raise Reject("overflow")
-    inexact = near != values
+    inexact = near != values if kind is not F64 else uses_last_bits(values)
     if error is not None:
         inexact = inexact | (np.asarray(error) > 0)
     if not inexact.any():
