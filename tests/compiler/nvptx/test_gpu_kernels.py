@@ -290,6 +290,40 @@ def test_scan(from_text, launch, rng, n, reverse) -> None:
     np.testing.assert_array_equal(y, np.cumsum(x[::-1])[::-1] if reverse else np.cumsum(x))
 
 
+PAIRS = """
+def k(x_ptr, y_ptr, p_ptr, q_ptr, N: tl.constexpr, REVERSE: tl.constexpr, TURNS: tl.constexpr):
+    offs = tl.arange(0, N)
+    p, q = tl.load(x_ptr + offs), tl.load(y_ptr + offs)
+    for _ in range(TURNS):
+        p, q = tl.associative_scan((p, q), 0, after, reverse=REVERSE)
+    tl.store(p_ptr + offs, p)
+    tl.store(q_ptr + offs, q)
+
+@triton.jit
+def after(a, b, c, d):
+    return a * c, b * c + d
+"""
+
+
+@pytest.mark.parametrize(("n", "warps"), [(256, 4), (1024, 4), (4096, 8), (8192, 32), (512, 32)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans_of_pairs_one_after_the_other(from_text, launch, rng, n: int, warps: int, reverse: bool) -> None:
+    """Warps tell each other totals in the memory where others may still read those of the scan before."""
+    constants = {"N": n, "REVERSE": reverse, "TURNS": 3}
+    sample = from_text(PAIRS, dict.fromkeys(("x_ptr", "y_ptr", "p_ptr", "q_ptr"), "*i32:16"), constants, warps)
+    x, y = (rng.integers(-9, 9, n, dtype=np.int32) | 1 for _ in range(2))
+    p, q = np.zeros_like(x), np.zeros_like(y)
+    launch(sample, (1,), [x, y, p, q])
+    with np.errstate(over="ignore"):
+        for _ in range(3):
+            order = range(n - 2, -1, -1) if reverse else range(1, n)
+            for i in order:
+                before = i + 1 if reverse else i - 1
+                x[i], y[i] = x[before] * x[i], y[before] * x[i] + y[i]
+    np.testing.assert_array_equal(p, x)
+    np.testing.assert_array_equal(q, y)
+
+
 def test_random_functions_agree_with_the_interpreter(functions, device) -> None:
     from hypothesis import HealthCheck, given, settings
     from hypothesis import strategies as st
