@@ -266,3 +266,17 @@ def test_the_index_has_the_common_type(launch):
     """A literal between 2**31 and 2**32 is a u32."""
     _, out = launch(index_type, (1,), 2, np.zeros(1, np.int64))
     assert out.tolist() == [1_500_000_000]
+
+
+@triton.jit
+def a_name_in_two_roles(out, n):
+    y = tl.load(out + 8) * 0.5
+    tl.store(out + 7, y.to(tl.int32))
+    for i in range(n):
+        for y in range(2):
+            tl.store(out + i, y + 5)
+
+
+def test_a_name_may_lose_its_value_in_a_loop_where_nobody_reads_it_again(launch) -> None:
+    got = launch(a_name_in_two_roles, (1,), np.full(9, 8, np.int32), 5)[0]
+    assert got.tolist() == [6, 6, 6, 6, 6, 8, 8, 4, 8]

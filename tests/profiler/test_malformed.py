@@ -161,6 +161,7 @@ def test_a_device_type_that_is_a_list_is_no_device(tmp_path: Path, capsys: pytes
         ({b"time (ns)": 1}, {}, "no text"),
         ({"time (ns)": 1}, {b"CUDA": {}}, "device section is damaged"),
         ({"time (ns)": 1}, {"CUDA": {"0": {"arch": [b"90"]}}}, "device section is damaged"),
+        ({"time (ns)": 1}, {"CUDA": {"0": {"arch": {b"90": 1}}}}, "device section is damaged"),
     ],
 )
 def test_bytes_in_messagepack_are_refused(

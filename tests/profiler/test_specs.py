@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from deuteron.profiler import specs
@@ -78,3 +80,31 @@ def test_bandwidth() -> None:
     assert specs.device_peak_bps("CUDA", h200) == pytest.approx(4.917e12, rel=1e-3)
     assert specs.max_bps("HIP", "gfx942", 8192, 1_300_000) == 5.3e12
     assert specs.max_bps("HIP", "gfx906", 4096, 1_000_000) is None
+
+
+#: Classes whose rates follow from the rest of a paper, or from figures in other units: no number of the text is theirs.
+UNSAID = {
+    ("70", "int8"), ("75", "fp64"), ("86", "fp64"), ("87", "fp16 tensor"), ("89", "fp16 tensor"), ("89", "fp64"),
+    ("100", "tf32 tensor"), ("100", "fp32"), ("100", "fp64"), ("110", "fp16 tensor"), ("120", "fp64"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "arch", ["70", "75", "80", "86", "87", "89", "100", "110", "120", "gfx90a", "gfx942", "gfx950"]
+)
+def test_rates_are_what_their_sources_say(arch: str) -> None:
+    """Within what a figure is rounded to, and the clock, which is rounded as well."""
+    found = specs.rates("HIP" if arch.startswith("gfx") else "CUDA", arch)
+    assert found is not None
+    said = re.search(r"(\d+) (?:SMs|CUs), ([\d.]+) GHz, (.*)", found.source)
+    assert said is not None
+    figures = [
+        (float(text) * scale, 10.0 ** -len(text.partition(".")[2]) * scale / 2)
+        for run, prefix in re.findall(r"([\d. /]+) ([TP])(?:FL)?OP/s", said[3])
+        for text in run.split(" / ")
+        for scale in [{"T": 1e12, "P": 1e15}[prefix]]
+    ]
+    for name, rate in found.per_clock.items():
+        peak = rate * int(said[1]) * float(said[2]) * 1e9
+        near = any(abs(peak - figure) <= rounding + 0.004 * figure for figure, rounding in figures)
+        assert near or (arch, name) in UNSAID, name

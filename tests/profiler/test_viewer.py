@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import deuteron.profiler.viewer as proton_viewer
-from deuteron.profiler import MetricError, MetricNotFound, Profile
+from deuteron.profiler import EmptyProfile, MetricError, MetricNotFound, Profile
 from deuteron.profiler.viewer.arguments import main as viewer_main
 from deuteron.profiler.viewer.frames import read_tree
 
@@ -436,6 +436,11 @@ def test_a_threshold_of_zero_hides_nothing() -> None:
     profile.add(("scope",), {"loss": 1.0})
     for threshold in ("0", "0.0"):
         assert "scope" in proton_viewer.render(profile, ["loss"], threshold=float(threshold))
+
+
+def test_a_profile_in_memory_without_metrics_is_called_so() -> None:
+    with pytest.raises(EmptyProfile, match="^the profile has no metrics"):
+        proton_viewer.render(Profile(), ["time/ms"])
 
 
 def test_shares_of_what_no_subtree_sums_are_of_the_sum_of_all() -> None:

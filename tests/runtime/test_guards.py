@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from deuteron.compiler.launch_recipe import PROGRAMS, Guard, LaunchRecipe
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.launch import compiled, launcher
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
+from deuteron.compiler.runtime.launch.guards import Guards
 from deuteron.compiler.runtime.variant import pipeline
 from deuteron.compiler.runtime.variant.variant import Variant, make_variant
 from deuteron.tools.tensor_descriptor import TensorDescriptor
@@ -289,3 +291,24 @@ def test_guards_may_be_about_the_sizes_of_a_descriptor(monkeypatch: pytest.Monke
                 found.run((1,), args[1], out)
             assert denied(found) == broken
             np.testing.assert_array_equal(out, [2 * i if i < size else 0 for i in range(4)])
+
+
+WAVES = Guard(PROGRAMS, "least", 4)
+
+
+@pytest.mark.parametrize("sms", [4, 1, 0])
+def test_guards_about_programs_beside_those_of_tuples(sms: int) -> None:
+    """A tuple's leaves are spread; the number of programs, which follows all values, is one value."""
+    leaf = Guard("pair.1", "multiple", 8)
+    guards = Guards([leaf, WAVES], ["x", "pair.0", "pair.1"], lambda values: (values[0], *values[1]))
+    device = replace(get_device("cpu").properties, sm_count=sms or None)
+
+    def broken(multiple: int, programs: int) -> set[Guard]:
+        seen = guards.seen((100, (7, multiple)), (programs * (sms or 1),), device)
+        assert guards.holds(seen) == (not guards.broken(seen))
+        return set(guards.broken(seen))
+
+    assert broken(16, 4) == set()
+    assert broken(12, 5) == {leaf}
+    assert broken(8, 3) == {WAVES}
+    assert broken(3, 1) == {leaf, WAVES}

@@ -21,6 +21,7 @@ from deuteron.compiler.runtime.variant.constants import constant_text
 from deuteron.compiler.runtime.variant.specialization import specialization_text, variant_from_text
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.signature import parse_argument_type
+from deuteron.tools.tensor_descriptor import TensorDescriptor
 
 
 @deuteron.jit
@@ -270,3 +271,20 @@ def test_what_only_looks_like_a_number_is_not_in_the_text(value: object) -> None
     text = specialization_text(make_variant(flagged, {"y": "*i32:16"}, {"FLAG": value}, "cpu", {}))
     with pytest.raises(LaunchError, match="the compile-time value of 'FLAG', .*, is not in the data"):
         variant_from_text(flagged.source, text)
+
+
+@deuteron.jit
+def declared(x: tl.const, n: tl.int64):
+    pass
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_a_descriptor_where_a_type_is_declared(recorder: Any, bad: bool) -> None:
+    """A pointer that is not stored through may be one; a number may not."""
+    given = TensorDescriptor.from_tensor(np.zeros((16, 16), np.float32), [16, 16])
+    if not bad:
+        declared[(1,)](given, 5)
+        assert recorder.types()["x"].startswith("tensordesc<const ")
+        return
+    with pytest.raises(LaunchError, match="'n': .*is a tensor descriptor, the kernel declares it as i64"):
+        declared[(1,)](given, given)

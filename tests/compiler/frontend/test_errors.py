@@ -18,6 +18,20 @@ HEAD = "import triton\nimport triton.language as tl\nSCALE = 3\n@triton.jit\ndef
 #: body, error class, part of the message, part of the hint, text under the caret
 CASES = [
     ("y = tl.lod(x)", errors.UnknownName, "no 'lod'", "load", "tl.lod"),
+    (
+        "y = n\n    for i in range(n):\n        y = 'a'",
+        errors.TypeMismatch,
+        "'y' has no type that a branch or loop can change: 'a'",
+        "",
+        "for i in range(n)",
+    ),
+    (
+        "y = None\n    if n > 1:\n        y = n",
+        errors.TypeMismatch,
+        "'y' has no type that a branch or loop can change: None",
+        "",
+        "if n > 1",
+    ),
     ("y = foo + 1", errors.UnknownName, "'foo' is not defined", "jit functions", "foo"),
     ("y = x.sumx()", errors.UnknownName, "no attribute 'sumx'", "sum", "x.sumx"),
     ("o = tl.arange(0, 100)", errors.TypeMismatch, "100 elements", "arange(0, 128)", "tl.arange"),

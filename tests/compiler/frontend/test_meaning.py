@@ -210,6 +210,13 @@ def test_static_methods_of_classes_are_functions() -> None:
     assert out[0] == 21
 
 
+def test_a_condition_that_is_no_boolean_is_taken_with_a_warning() -> None:
+    body = "tl.store(out + i, tl.where(i & 4, i, -i))"
+    with pytest.warns(UserWarning, match="tl.where takes an int1 as condition, got .*write x != 0"):
+        found = execute(body, NUMBERS, np.zeros(16, np.int32))
+    assert found.tolist() == [i if i & 4 else -i for i in range(16)]
+
+
 def test_names_take_the_first_values_of_a_longer_tuple() -> None:
     """Triton leaves the others out; libraries have such a line without noticing. Too few are an error."""
     body = "a, (b, c) = n, (n + 1, n + 2, n + 3), n; tl.store(out + i, tl.where(i < 8, a * 100 + b, c))"

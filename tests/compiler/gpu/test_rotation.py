@@ -221,3 +221,18 @@ def test_a_branch_between_the_products_may_make_the_last_one_depend_on_the_first
     (branch,) = [op for op in loop.body.ops if isinstance(op, If)]
     assert loop.body.ops.index(waits[0]) < loop.body.ops.index(branch)
     assert waits[0].result in branch.reads and first.result not in branch.reads
+
+
+@pytest.mark.parametrize("order", ["most, sums", "sums, most"])
+def test_what_a_loop_carries_beside_the_sums_may_stand_before_them(to_gpu, order: str) -> None:
+    """Attention carries its running maximum, too: the sums are not always the first."""
+    first, second = ("    most = tl.full((B,), -1e30, tl.float32)\n", "    sums = tl.zeros((B, H), tl.float32)\n")
+    text = source(between=lines("most = tl.maximum(most, tl.max(scores, 1))", "p = tl.exp2(scores - most[:, None])"))
+    text = text.replace(second, first + second if order == "most, sums" else second + first)
+    text += "    tl.store(count_ptr + tl.arange(0, B), most.to(tl.int32))\n"
+    ops = list(to_gpu(text, TYPES, {"B": 64, "H": 64}, num_stages=2).walk())
+    (loop,) = loops_of_products(ops)
+    products = [op for op in loop.body.ops if isinstance(op, Wgmma)]
+    assert len(products) == 2
+    places = [place for place, value in enumerate(loop.body.args[1:]) if value is products[1].acc]
+    assert places == [order.split(", ").index("sums")]

@@ -64,6 +64,7 @@ UPDATES = {
     "minus": ["%next = sub %n %k : i32"],
     "both": ["%x = add %n %k : i32", "%y = sub %x %n0 : i32", "%next = add %k %y : i32"],
     "constant": ["%w = constant {value = 64, type = i32} : i32", "%next = add %n %w : i32"],
+    "minus constant": ["%w = constant {value = 3, type = i32} : i32", "%next = sub %n %w : i32"],
 }
 
 

@@ -126,23 +126,24 @@ def test_dce_keeps_stores_in_nested_regions_and_what_decides_them():
     assert mnemonics(dce(function)) == before
 
 
-def test_licm_leaves_nested_loops_at_once_and_never_hoists_a_division():
-    function = parse("""
-  %a = constant {value = 0, type = i32} : i32
-  %s = constant {value = 1, type = i32} : i32
-  for %a %x %s inits=[] {num_stages = 0, unroll = 1} body=(%i: i32) {
-    for %a %x %s inits=[] {num_stages = 0, unroll = 1} body=(%j: i32) {
+@pytest.mark.parametrize("division", ["int_div", "rem"])
+def test_licm_leaves_nested_loops_at_once_and_never_hoists_a_division(division: str):
+    function = parse(f"""
+  %a = constant {{value = 0, type = i32}} : i32
+  %s = constant {{value = 1, type = i32}} : i32
+  for %a %x %s inits=[] {{num_stages = 0, unroll = 1}} body=(%i: i32) {{
+    for %a %x %s inits=[] {{num_stages = 0, unroll = 1}} body=(%j: i32) {{
       %m = mul %x %x : i32
-      %q = int_div %m %x : i32
+      %q = {division} %m %x : i32
       %k = add %m %i : i32
       %t = add %k %q : i32
-      store %p %t {cache = "", eviction = ""}
-    }
-  }""")
+      store %p %t {{cache = "", eviction = ""}}
+    }}
+  }}""")
     top = verify(licm(function)).body.ops
     assert [op.mnemonic for op in top] == ["constant", "constant", "mul", "for"]
     assert [op.mnemonic for op in top[-1].body.ops] == ["add", "for"]
-    assert [op.mnemonic for op in top[-1].body.ops[-1].body.ops] == ["int_div", "add", "store"]
+    assert [op.mnemonic for op in top[-1].body.ops[-1].body.ops] == [division, "add", "store"]
 
 
 def test_cse_is_scoped_and_tells_signed_zeros_apart():
