@@ -50,3 +50,21 @@ def _sums(bases: list[int]) -> set[int]:
     for basis in bases:
         sums |= {value ^ basis for value in sums}
     return sums
+
+
+CHAIN = """
+def kernel(x, n, m):
+    i = tl.arange(0, 128)
+    o = i
+    for _ in tl.static_range(400):
+        o = (o + n) * 3 + (o & 1) - m
+    tl.store(x + o, i)
+    v = tl.load(x + i * n)
+    tl.store(x + o + 1, v)
+"""
+
+
+def test_addresses_of_hundreds_of_operations_are_looked_at(to_gpu) -> None:
+    """Each is asked for in program order, so that what it is made of is known and nothing is nested deeply."""
+    made = to_gpu(CHAIN, {"x": "*i32:16", "n": "i32", "m": "i32"})
+    assert any(op.mnemonic == "barrier" for op in made.walk())
