@@ -48,7 +48,7 @@ def larger_first(value_a, index_a, value_b, index_b):
     """The pair with the larger value; of equal ones the smaller index. NaN is less than every number."""
     above = ~(value_a <= value_b) & (value_a == value_a)
     not_below = (value_b <= value_a) | (value_b != value_b)
-    first = above | (not_below & (index_a < index_b))
+    first = not_below & (above | (index_a < index_b))  # above, which says more, falls away where indices are in order
     return where(first, value_a, value_b), where(first, index_a, index_b)
 
 
@@ -57,5 +57,5 @@ def smaller_first(value_a, index_a, value_b, index_b):
     """The pair with the smaller value; of equal ones the smaller index. NaN is more than every number."""
     below = ~(value_a >= value_b) & (value_a == value_a)
     not_above = (value_b >= value_a) | (value_b != value_b)
-    first = below | (not_above & (index_a < index_b))
+    first = not_above & (below | (index_a < index_b))
     return where(first, value_a, value_b), where(first, index_a, index_b)

@@ -238,6 +238,38 @@ def test_largest_elements(launch, normal, dtype) -> None:
     np.testing.assert_array_equal(values, np.take_along_axis(x, best, 1))
 
 
+@triton.jit
+def extrema(x_ptr, at_ptr, o_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, LEFT: tl.constexpr):
+    KEPT: tl.constexpr = N if AXIS == 0 else M
+    kept = tl.arange(0, KEPT)
+    x = tl.load(x_ptr + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :])
+    most, at = tl.max(x, AXIS, return_indices=True, return_indices_tie_break_left=LEFT)
+    tl.store(at_ptr + kept, at)
+    tl.store(at_ptr + KEPT + kept, tl.argmin(x, AXIS, tie_break_left=LEFT))
+    tl.store(o_ptr + kept, most)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(("shape", "warps", "left"), [((2, 1024), 1, True), ((64, 32), 4, False), ((256, 4), 2, True)])
+def test_extrema_among_nans_and_equal_numbers(launch, rng, axis, shape, warps, left) -> None:
+    """The first of equal numbers, of which the zeros are two; NaN where there is nothing else."""
+    x = rng.choice(np.array([np.nan, -0.0, 0.0, -1, 1, np.inf, -np.inf], np.float32), shape)
+    x[np.abs(x) > 1] = np.nan if axis else 0.0
+    x[:, 0] = np.nan
+    x[0] = np.nan
+    kept = shape[1 - axis]
+    at, most = np.full((2, kept), -1, np.int32), np.zeros(kept, np.float32)
+    sizes = dict(zip("MN", shape, strict=True))
+    _, at, most = launch(extrema, (1,), x, at, most, **sizes, AXIS=axis, LEFT=left, num_warps=warps)
+    for found, sign in zip(at, (1, -1), strict=True):
+        order = np.where(np.isnan(x), -np.inf, sign * x)
+        numbers = np.where(np.isnan(x), False, order == order.max(axis, keepdims=True))
+        np.testing.assert_array_equal(found, numbers.argmax(axis))
+    wanted = np.take_along_axis(x, np.expand_dims(at[0], axis), axis).reshape(kept)
+    np.testing.assert_array_equal(most, wanted)
+    np.testing.assert_array_equal(np.signbit(most)[wanted == 0], np.signbit(wanted)[wanted == 0])
+
+
 def test_binary_search(launch, rng) -> None:
     keys = np.sort(rng.integers(0, 100, 37)).astype(np.int32)
     queries, zeros = rng.integers(0, 100, 50).astype(np.int32), np.zeros(50, np.int32)

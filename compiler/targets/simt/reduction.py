@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...errors import UnsupportedOp
 from ...gpu.layouts.reduction import ReductionPlan, bits_of, plan_reduction
 from ...ir.core import Block, Value
 from ...ir.types import Element
 from ...tile.reduction import Reduce
 from .convert import shuffle_element
+from .in_order import PositionOrder, in_order
 from .lowering import ELEMENT_RULES, Lowering, reach_of, rule
 from .registers import Registers
 from .vectors import load_shared, store_shared
@@ -16,11 +19,14 @@ from .vectors import load_shared, store_shared
 Item = tuple[str, ...]
 
 
-def combine(state: Lowering, block: Block, left: Item, right: Item) -> Item:
-    """The combining region applied to two items."""
+def combine(state: Lowering, block: Block, left: Item, right: Item, decided: Mapping[Value, str] | None = None) -> Item:
+    """The combining region applied to two items. ``decided``: values of the region that are known already."""
     known: dict[Value, str] = dict(zip(block.args, (*left, *right), strict=True))
+    known.update(decided or {})
     end = block.terminator
     for op in block.ops:
+        if op.results and op.results[0] in known:
+            continue
         element = ELEMENT_RULES.get(type(op))
         if element is not None:
             known[op.results[0]] = element(state, op, [_read(state, known, v) for v in op.operands])
@@ -47,7 +53,8 @@ def _reduce(state: Lowering, op: Reduce) -> None:
     plan = plan_reduction(layout, op.axis)
     inputs = [state.values[v] for v in op.inputs]
     elements = [v.type.elem for v in op.inputs]
-    items = [_reduce_thread(state, op.combine, inputs, group) for group in plan.groups]
+    ordered = in_order(op, layout)
+    items = [_reduce_thread(state, op.combine, inputs, group, ordered) for group in plan.groups]
     for bit in plan.lane_bits:
         items = [_exchange(state, op.combine, item, elements, 1 << bit) for item in items]
     if plan.warp_bits:
@@ -59,11 +66,26 @@ def _reduce(state: Lowering, op: Reduce) -> None:
             state.define(result, [items[0][place]])
 
 
-def _reduce_thread(state: Lowering, block: Block, inputs: list[Registers], group: tuple[int, ...]) -> Item:
+def _reduce_thread(
+    state: Lowering, block: Block, inputs: list[Registers], group: tuple[int, ...], ordered: PositionOrder | None
+) -> Item:
+    if ordered is not None:
+        return _reduce_in_order(state, block, inputs, sorted(group, key=ordered.places.__getitem__), ordered.decided)
     items: list[Item] = [tuple(x[r] for x in inputs) for r in group]
     while len(items) > 1:
         half = len(items) // 2
         items = [combine(state, block, items[i], items[i + half]) for i in range(half)]
+    return items[0]
+
+
+def _reduce_in_order(
+    state: Lowering, block: Block, inputs: list[Registers], group: list[int], decided: Mapping[Value, str]
+) -> Item:
+    """Neighbours are combined with each other, so that all of the left side comes before all of the right one."""
+    items: list[Item] = [tuple(x[r] for x in inputs) for r in group]
+    while len(items) > 1:
+        pairs = zip(items[::2], items[1::2], strict=True)
+        items = [combine(state, block, left, right, decided) for left, right in pairs]
     return items[0]
 
 
