@@ -10,6 +10,7 @@ summed in extended precision where the function's own series is known.
 from __future__ import annotations
 
 import math
+import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -240,6 +241,54 @@ LIBDEVICE: dict[str, Series] = {
 }
 
 
+def _expm1_tail(x: Array) -> Array:
+    """(exp(x) - 1 - x) / x**2, by its series."""
+    return _series(x, [1 / math.factorial(k + 2) for k in range(14)])
+
+
+def _inverse_erf_ratio(x: Array) -> Array:
+    """erfinv(x) / x, by its series near 0; the quantile of the normal distribution is sqrt(2) erfinv(2 p - 1)."""
+    quantile = statistics.NormalDist().inv_cdf
+    far = np.maximum(x, 0.02)
+    found = _elementwise(lambda v: -quantile((1 - v) / 2) / math.sqrt(2))(far) / far
+    z = x * x
+    series = _series(z, [1, math.pi / 12, 7 * math.pi**2 / 480, 127 * math.pi**3 / 40320])
+    return np.where(x < 0.02, math.sqrt(math.pi) / 2 * series, found)
+
+
+def _inverse_erf_center(t: Array) -> Array:
+    """erfinv(x) / x with t + 1 = -log(1 - x**2)."""
+    return _inverse_erf_ratio(np.sqrt(-np.expm1(-np.maximum(t + 1, 0))))
+
+
+def _inverse_erf_tail(t: Array) -> Array:
+    """erfinv(x) / x with (t + 3)**2 = -log(1 - x**2), from what x lacks of 1."""
+    square = np.exp(-((t + 3) ** 2))
+    x = np.sqrt(1 - square)
+    quantile = statistics.NormalDist().inv_cdf
+    return np.asarray(_elementwise(lambda y: -quantile(y / 2) / math.sqrt(2))(square / (1 + x)) / x)
+
+
+def _asin_tail(z: Array) -> Array:
+    return _series(z, [float(_asin_term(k)) for k in range(40)])
+
+
+def _scaled_erfcx_f64(t: Array) -> Array:
+    return np.asarray(_scaled_erfcx(t.astype(np.longdouble)), dtype=np.float64)
+
+
+#: Of compiler/language/libdevice, for f32.
+LIBDEVICE_F32: dict[str, Fit] = {
+    "EXPM1_TAIL_F32": Fit(_expm1_tail, np.abs, -0.4205, 0.4205, 5),
+    "LOG1P_TAIL_F32": Fit(_log1p_tail, lambda x: x**2, -0.2505, 0.5005, 7),
+    "ASIN_TAIL_F32": Fit(_asin_tail, lambda z: z, 0.0, 0.2505, 4),
+    "ERFINV_CENTER_F32": Fit(_inverse_erf_center, lambda t: 1 / _inverse_erf_center(t), -1.0, 4.0, 9),
+    "ERFINV_TAIL_F32": Fit(_inverse_erf_tail, lambda t: 1 / _inverse_erf_tail(t), math.sqrt(5) - 3, 1.2, 9),
+    "ERF_RATIO_F32": Fit(_erf_ratio, _one, 0.0, 0.2505, 4),
+    "SCALED_ERFCX_F32": Fit(_scaled_erfcx_f64, lambda t: 1 / _scaled_erfcx_f64(t), -1.0, 0.44, 10),
+}
+
+
 def expand(problem: Series) -> tuple[float, ...]:
     """The coefficients of ``problem``, lowest power first."""
     count = 96
@@ -286,6 +335,7 @@ def print_libdevice() -> None:
     print('"""Polynomials of libdevice, lowest power first. Made by development/minimax.py; do not edit."""\n')
     print("from __future__ import annotations\n")
     _print_coefficients({name: expand(problem) for name, problem in LIBDEVICE.items()})
+    _print_coefficients({name: fit(problem) for name, problem in LIBDEVICE_F32.items()})
 
 
 def main() -> None:

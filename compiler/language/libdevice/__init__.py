@@ -14,6 +14,7 @@ from . import (
     errors,
     floats,
     gamma,
+    hyperbolic,
     integers,
     inverses,
     norms,
@@ -27,6 +28,7 @@ from .elementary import *  # noqa: F403
 from .errors import *  # noqa: F403
 from .floats import *  # noqa: F403
 from .gamma import *  # noqa: F403
+from .hyperbolic import *  # noqa: F403
 from .integers import *  # noqa: F403
 from .inverses import *  # noqa: F403
 from .norms import *  # noqa: F403
@@ -41,6 +43,7 @@ _CONCEPTS = (
     errors,
     floats,
     gamma,
+    hyperbolic,
     integers,
     inverses,
     norms,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...errors import TypeMismatch
 from ...ir.types import F32, F64, I16, I32, I64, U32, U64, Scalar
 from ...tile import elementwise as ew
@@ -50,6 +52,15 @@ def real(x: Operand, function: str) -> tensor:
     return x if x.dtype.is_float else cast_to(x, F32)
 
 
+def by_type(
+    x: Operand, function: str, single: Callable[[tensor], tensor], double: Callable[[tensor], tensor]
+) -> tensor:
+    """``double`` of f64, ``single`` of f32 and, rounded, of narrower types; integers become f32."""
+    x = real(x, function)
+    made = double(x) if x.dtype == F64 else single(cast_to(x, F32))
+    return cast_to(made, x.dtype)
+
+
 def sum_rn(x: tensor, y: Operand) -> tensor:
     """x + y rounded once, never fused with a product that made x or y."""
     return fma(x, 1.0, y)
@@ -92,9 +103,14 @@ def power_of_two(e: tensor) -> tensor:
     return reinterpret((e + 1023) << 52, F64)
 
 
+def with_sign_of(x: tensor, sign: tensor) -> tensor:
+    """f32 ``x``, which is positive or has that sign already, with the sign bit of ``sign``."""
+    return reinterpret(bits_of(x) | (bits_of(sign) & -0x80000000), F32)
+
+
 def polynomial(x: tensor, coefficients: tuple[float, ...]) -> tensor:
-    """sum(c[i] * x**i) of f64 ``x``."""
-    total = constant(coefficients[-1], F64, x.shape)
+    """sum(c[i] * x**i) of f32 or f64 ``x``."""
+    total = constant(coefficients[-1], x.dtype, x.shape)
     for c in reversed(coefficients[:-1]):
         total = fma(total, x, c)
     return total

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ...ir.types import I64
 from ..arithmetic import mod as fmod
-from ..arithmetic import to_tensor, where
+from ..arithmetic import where
 from ..inline import library
 from ..maths import (
     abs,
@@ -18,7 +18,6 @@ from ..maths import (
     erf,
     exp2,
     exp10,
-    exp_rn,
     floor,
     fma,
     isinf,
@@ -74,41 +73,6 @@ def llround(x):
 
 
 @library
-def log1p(x):
-    """log(1 + x), accurate near 0: what is lost of x in the rounding of 1 + x is added (Kahan)."""
-    x = to_tensor(x)  # a number known at compile time would be divided by 0 there
-    u = 1.0 + x
-    lost = where(abs(x) < 1.0, x - (u - 1.0), 1.0 - (u - x))
-    return where(u == 1.0, x, where(isinf(u) | (u == 0.0), log(u), log(u) + lost / u))
-
-
-@library
-def expm1(x):
-    """exp(x) - 1, accurate near 0 (Kahan)."""
-    u = exp_rn(x)
-    near = (u - 1.0) * (x / log(u))
-    return where(u == 1.0, x, where((u - 1.0 == -1.0) | isinf(u), u - 1.0, near))
-
-
-@library
-def sinh(x):
-    """Hyperbolic sine."""
-    a = abs(x)
-    e = expm1(a)
-    h = exp_rn(0.5 * a)  # exp(a) itself overflows before sinh does
-    return copysign(where(a > 20.0, 0.5 * h * h, 0.5 * (e + e / (e + 1.0))), x)
-
-
-@library
-def cosh(x):
-    """Hyperbolic cosine."""
-    a = abs(x)
-    e = exp_rn(a)
-    h = exp_rn(0.5 * a)
-    return where(a > 20.0, 0.5 * h * h, 0.5 * (e + 1.0 / e))
-
-
-@library
 def fast_dividef(x, y):
     """x / y as the operator divides: f32 may be off by 2 units in the last place."""
     return x / y
@@ -144,12 +108,10 @@ __all__ = [
     "ceil",
     "copysign",
     "cos",
-    "cosh",
     "erf",
     "exp",
     "exp10",
     "exp2",
-    "expm1",
     "fabs",
     "fast_cosf",
     "fast_dividef",
@@ -178,7 +140,6 @@ __all__ = [
     "llround",
     "log",
     "log10",
-    "log1p",
     "log2",
     "nearbyint",
     "pow",
@@ -186,7 +147,6 @@ __all__ = [
     "round",
     "rsqrt",
     "sin",
-    "sinh",
     "sqrt",
     "tanh",
     "trunc",

@@ -1,4 +1,4 @@
-"""The complementary error function and the normal distribution, of f64; narrower types are computed in f64.
+"""The complementary error function and the normal distribution. erfcx is computed in f64, of all others f32 in f32.
 
 From 1/2 on all come from (1/2 + x) exp(x**2) erfc(x), a polynomial in (x - 4) / (x + 4), below from erf, where that
 polynomial would cancel. Of x**2 the rounding error is kept.
@@ -9,14 +9,15 @@ from __future__ import annotations
 from ...ir.types import F64
 from ..arithmetic import cast_to, constant, where
 from ..builtin import builtin
-from ..maths import abs, div_rn, erf, exp_rn, isinf
+from ..maths import abs, div_rn, erf, exp_rn, exp_within_two, fdiv, isinf
 from ..tensor import Operand, tensor
-from .bits import polynomial, real, sum_rn
-from .coefficients import SCALED_ERFCX
+from .bits import by_type, polynomial, real, sum_rn
+from .coefficients import ERF_RATIO_F32, SCALED_ERFCX, SCALED_ERFCX_F32
 from .joined import fma, minimum
 
-# 1/sqrt(2) and what it lacks.
+# 1/sqrt(2) and what it lacks, as f64 and f32.
 _ROOT_HALF, _ROOT_HALF_REST = 0.7071067811865476, -4.833646656726457e-17
+_ROOT_HALF_F32, _ROOT_HALF_F32_REST = 0.7071067690849304, 1.2101617152815436e-08
 
 
 def _erfcx(a: tensor) -> tensor:
@@ -46,12 +47,29 @@ def _erfc(x: tensor, rest: tensor) -> tensor:
     return where(a < 0.5, 1.0 - erf(x), where(x < 0, 2.0 - made, made))
 
 
+def _erfc_of_f32(x: tensor, rest: tensor) -> tensor:
+    """erfc(x + rest) of f32, of a rest far below x."""
+    a = minimum(abs(x), 15.0)  # beyond, the result is 0
+    square = fma(a, a, -0.0)
+    lost = fma(a * rest, where(x < 0, -2.0, 2.0), fma(a, a, -square))
+    above = polynomial(fdiv(a - 4.0, a + 4.0), SCALED_ERFCX_F32)
+    below = sum_rn(a, 0.5)
+    inverse = fdiv(1.0, below)
+    scaled = fma(above, inverse, -0.0)
+    left = fma(-scaled, sum_rn(a, -sum_rn(below, -0.5)), fma(-scaled, below, above))
+    made = exp_within_two(-square) * sum_rn(scaled, fma(scaled, -lost, fma(inverse, left, -0.0)))
+    near = sum_rn(fma(x, -polynomial(x * x, ERF_RATIO_F32), -(x + rest)), 1.0)
+    return where(a < 0.5, near, where(x < 0, 2.0 - made, where(x == x, made, x)))
+
+
 @builtin
 def erfc(x: Operand) -> tensor:
     """1 - erf(x), accurate where it is small, in the float type of ``x`` (integers: f32)."""
-    x = real(x, "erfc")
-    wide = cast_to(x, F64)
-    return cast_to(_erfc(wide, constant(0.0, F64, x.shape)), x.dtype)
+
+    def zero(x: tensor) -> tensor:
+        return constant(0.0, x.dtype, x.shape)
+
+    return by_type(x, "erfc", lambda x: _erfc_of_f32(x, zero(x)), lambda x: _erfc(x, zero(x)))
 
 
 @builtin
@@ -70,11 +88,18 @@ def erfcx(x: Operand) -> tensor:
 @builtin
 def normcdf(x: Operand) -> tensor:
     """The distribution function of the standard normal distribution, in the float type of ``x`` (integers: f32)."""
-    x = real(x, "normcdf")
-    wide = cast_to(x, F64)
-    z = fma(wide, -_ROOT_HALF, -0.0)
-    rest = where(abs(wide) < 1e3, sum_rn(fma(wide, -_ROOT_HALF, -z), wide * -_ROOT_HALF_REST), 0.0)
-    return cast_to(0.5 * _erfc(z, rest), x.dtype)
+
+    def single(x: tensor) -> tensor:
+        z = fma(x, -_ROOT_HALF_F32, -0.0)
+        rest = fma(x, -_ROOT_HALF_F32_REST, fma(x, -_ROOT_HALF_F32, -z))
+        return 0.5 * _erfc_of_f32(z, where(abs(x) < 1e3, rest, 0.0))
+
+    def double(x: tensor) -> tensor:
+        z = fma(x, -_ROOT_HALF, -0.0)
+        rest = where(abs(x) < 1e3, sum_rn(fma(x, -_ROOT_HALF, -z), x * -_ROOT_HALF_REST), 0.0)
+        return 0.5 * _erfc(z, rest)
+
+    return by_type(x, "normcdf", single, double)
 
 
 __all__ = ["erfc", "erfcx", "normcdf"]

@@ -1,4 +1,5 @@
-"""Inverses of the error function and of the normal distribution, in f64; narrower types are computed in f64.
+"""Inverses of the error function and of the normal distribution, in f64; narrower types are computed in f64, of
+erfinv in f32.
 
 A first guess (Winitzki's formula) is mended by Newton's rule on the logarithm of erfc, which is nearly a parabola, in
 the tails; between them, where |erf| is below 1/2, two terms of the series are mended by Halley's rule on erf.
@@ -11,9 +12,10 @@ import math
 from ...ir.types import F64
 from ..arithmetic import bit_and, cast_to, where
 from ..builtin import builtin
-from ..maths import abs, copysign, div_rn, erf, exp_rn, log, sqrt
+from ..maths import abs, copysign, div_rn, erf, exp_rn, log, sqrt, sqrt_rn
 from ..tensor import Operand, tensor
-from .bits import bits_of, real, reinterpret, sum_rn
+from .bits import bits_of, by_type, polynomial, real, reinterpret, sum_rn
+from .coefficients import ERFINV_CENTER_F32, ERFINV_TAIL_F32
 from .errors import _erfcx
 from .joined import fma, maximum, minimum
 
@@ -55,6 +57,15 @@ def _inverse(inner: tensor, tail: tensor) -> tensor:
     return where(tail == 0, float("inf"), where(tail > 0, made, float("nan")))
 
 
+def _erfinv_of_f32(x: tensor) -> tensor:
+    """x times a polynomial of w = -log(1 - x**2), or of its root in the tails (Giles, "Approximating the erfinv
+    function", GPU Computing Gems, 2011)."""
+    w = -log(fma(x, -x, 1.0))
+    center = polynomial(w - 1.0, ERFINV_CENTER_F32)
+    tail = polynomial(sqrt_rn(w) - 3.0, ERFINV_TAIL_F32)
+    return x * where(abs(x) == 1.0, float("inf"), where(w < 5.0, center, tail))
+
+
 def _erfcinv(y: tensor) -> tensor:
     made = _inverse(abs(1.0 - y), where(y > 1, 2.0 - y, y))
     return where(y > 1, -made, made)
@@ -63,10 +74,11 @@ def _erfcinv(y: tensor) -> tensor:
 @builtin
 def erfinv(x: Operand) -> tensor:
     """The y with erf(y) = ``x``, in the float type of ``x`` (integers: f32); NaN outside -1 to 1."""
-    x = real(x, "erfinv")
-    wide = cast_to(x, F64)
-    made = copysign(_inverse(abs(wide), 1.0 - abs(wide)), wide)
-    return cast_to(where(wide == wide, made, wide), x.dtype)
+
+    def double(x: tensor) -> tensor:
+        return where(x == x, copysign(_inverse(abs(x), 1.0 - abs(x)), x), x)
+
+    return by_type(x, "erfinv", _erfinv_of_f32, double)
 
 
 @builtin

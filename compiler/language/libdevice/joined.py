@@ -22,6 +22,14 @@ def maximum(x: Operand, y: Operand) -> tensor:
     return emit(ew.Max(a.value, b.value))
 
 
+def clamp(x: tensor, low: float, high: float) -> tensor:
+    """``x`` between the limits; NaN stays."""
+    a, b = meet(x, low)
+    a = emit(ew.Max(a.value, b.value, True))
+    a, b = meet(a, high)
+    return emit(ew.Min(a.value, b.value, True))
+
+
 def fma(x: Operand, y: Operand, z: Operand) -> tensor:
     """x * y + z with one rounding."""
     a, b = meet(x, y)

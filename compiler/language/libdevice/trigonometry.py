@@ -1,23 +1,22 @@
-"""Circular and inverse hyperbolic functions of f64; f32 and narrower types are computed in f64.
+"""Circular functions and their inverses. Of sinpi and cospi f32 is computed in f64, of tan, asin and acos in f32.
 
-Where a step would cost accuracy, its error is kept and added in the end.
+Where a step would cost accuracy of f64, its error is kept and added in the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.types import F64
+from ...ir.types import F32, F64
 from ..arithmetic import cast_to, constant, where
 from ..builtin import builtin
-from ..maths import abs, copysign, cos, div_rn, floor, isinf, log, rint, sin, sqrt_rn
+from ..maths import abs, copysign, cos, div_rn, floor, isinf, rint, sin, sqrt_rn
 from ..tensor import Operand, tensor
-from .bits import polynomial, real, two_sum
-from .coefficients import ASIN_TAIL
+from .bits import by_type, polynomial, real, sum_rn, two_sum, with_sign_of
+from .coefficients import ASIN_TAIL, ASIN_TAIL_F32
 from .joined import fma
 
 _PI, _PI_REST = 3.141592653589793, 1.2246467991473532e-16
-_LN2 = 0.6931471805599453
 
 
 def _wide(x: Operand, function: str, compute: Callable[[tensor], tensor]) -> tensor:
@@ -70,7 +69,9 @@ def cospi(x: Operand) -> tensor:
 @builtin
 def tan(x: Operand) -> tensor:
     """Tangent of radians in the float type of ``x`` (integers: f32)."""
-    return _wide(x, "tan", lambda x: where(x == 0, x, div_rn(sin(x), cos(x))))
+    x = real(x, "tan")
+    wide = x if x.dtype == F64 else cast_to(x, F32)
+    return cast_to(where(wide == 0, wide, div_rn(sin(wide), cos(wide))), x.dtype)
 
 
 def _arc(x: tensor) -> tuple[tensor, tensor]:
@@ -93,6 +94,16 @@ def _difference(high: float, low: float, x: tensor, rest: tensor) -> tensor:
     return total + (error + (low - rest))
 
 
+def _arc_of_f32(x: tensor) -> tuple[tensor, tensor, tensor]:
+    """asin(y) of f32 as a sum of two, y first, and whether |x| > 1/2: y is |x|, but sqrt((1 - |x|) / 2) where that is
+    so, whose arc sine is half of acos(|x|)."""
+    a = abs(x)
+    beyond = a > 0.5
+    z = where(beyond, fma(a, -0.5, 0.5), fma(a, a, -0.0))
+    y = where(beyond, sqrt_rn(z), a)
+    return y, fma(y, fma(z, polynomial(z, ASIN_TAIL_F32), -0.0), -0.0), beyond
+
+
 @builtin
 def asin(x: Operand) -> tensor:
     """Arc sine in [-pi/2, pi/2], NaN outside [-1, 1], in the float type of ``x`` (integers: f32)."""
@@ -104,7 +115,14 @@ def asin(x: Operand) -> tensor:
         far = _difference(_PI / 2, _PI_REST / 2, 2.0 * s, 2.0 * rest)
         return where(x == 0, x, where(a <= 0.5, fma(x, ratio, x), copysign(far, x)))
 
-    return _wide(x, "asin", compute)
+    def single(x: tensor) -> tensor:
+        y, tail, beyond = _arc_of_f32(x)
+        far = sum_rn(
+            fma(y, -2.0, 1.5), fma(tail, -2.0, _PI / 2 - 1.5)
+        )  # the first is exact where the result is below 1
+        return with_sign_of(where(beyond, far, sum_rn(y, tail)), x)
+
+    return by_type(x, "asin", single, compute)
 
 
 @builtin
@@ -118,56 +136,13 @@ def acos(x: Operand) -> tensor:
         left = _difference(_PI, _PI_REST, 2.0 * s, 2.0 * rest)
         return where(abs(x) <= 0.5, near, where(x > 0, 2.0 * (s + rest), left))
 
-    return _wide(x, "acos", compute)
+    def single(x: tensor) -> tensor:
+        y, tail, beyond = _arc_of_f32(x)
+        arc = sum_rn(y, tail)
+        near = sum_rn(-with_sign_of(arc, x), _PI / 2)
+        return where(beyond, where(x < 0, fma(arc, -2.0, _PI), 2.0 * arc), near)
+
+    return by_type(x, "acos", single, compute)
 
 
-def _log1p(v: tensor, rest: tensor) -> tensor:
-    """log(1 + v + rest), of a rest far below v."""
-    u, lost = two_sum(_one(v), v)
-    return log(u) + div_rn(lost + rest, u)
-
-
-@builtin
-def asinh(x: Operand) -> tensor:
-    """Inverse hyperbolic sine in the float type of ``x`` (integers: f32)."""
-
-    def compute(x: tensor) -> tensor:
-        a = abs(x)
-        square = a * a
-        v, rest = two_sum(a, div_rn(square, 1.0 + sqrt_rn(1.0 + square)))
-        made = where(a > 1e9, log(a) + _LN2, _log1p(v, rest))
-        return where((x == 0) | isinf(x), x, copysign(made, x))
-
-    return _wide(x, "asinh", compute)
-
-
-@builtin
-def acosh(x: Operand) -> tensor:
-    """Inverse hyperbolic cosine, NaN below 1, in the float type of ``x`` (integers: f32)."""
-
-    def compute(x: tensor) -> tensor:
-        t = x - 1.0
-        v, rest = two_sum(t, sqrt_rn(fma(t, t, 2.0 * t)))
-        made = where(x > 1e9, log(x) + _LN2, _log1p(v, rest))
-        return where(x < 1, float("nan"), where(x == 1, 0.0, made))
-
-    return _wide(x, "acosh", compute)
-
-
-@builtin
-def atanh(x: Operand) -> tensor:
-    """Inverse hyperbolic tangent, infinite at 1 and -1, NaN beyond, in the float type of ``x`` (integers: f32)."""
-
-    def compute(x: tensor) -> tensor:
-        a = abs(x)
-        below = where(a < 1, a, 0.0)
-        d, lost = two_sum(_one(a), -below)
-        q = div_rn(2.0 * below, d)
-        made = 0.5 * _log1p(q, div_rn(fma(-q, d, 2.0 * below) - q * lost, d))
-        made = where(a == 1, float("inf"), where(a < 1, made, float("nan")))
-        return where(x == 0, x, copysign(made, x))
-
-    return _wide(x, "atanh", compute)
-
-
-__all__ = ["acos", "acosh", "asin", "asinh", "atanh", "cospi", "sinpi", "tan"]
+__all__ = ["acos", "asin", "cospi", "sinpi", "tan"]
