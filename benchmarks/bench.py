@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from candidates import Candidate
-from isolated import FatalInChild
+from isolated import raise_if_lost
 from timing import Call, Timing, race, relative_error
 
 
@@ -79,12 +79,8 @@ class Bench(ABC):
         return max(errors)
 
     def _survive(self, problem: Exception) -> None:
-        """After an illegal access a CUDA context takes no more work: say so, and another process begins anew."""
         if self._device.startswith("cuda"):
-            try:
-                torch.cuda.synchronize()
-            except RuntimeError:
-                raise FatalInChild(f"{type(problem).__name__}: {problem}") from problem
+            raise_if_lost(problem)
 
     def admitted(self) -> list[str]:
         """The candidates that passed here."""

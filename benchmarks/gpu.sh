@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then random
 # kernels against NumPy, rows, products, mixtures of experts, additions by atomics and attention against Triton and torch's libraries, compile times
-# and autotuning against Triton, the profiler against Proton and what scopes inside a kernel cost, the main job on cuda:0,
+# and autotuning against Triton, kernels of many kinds beside Triton's, the profiler against Proton and what scopes inside a kernel cost, the main job on cuda:0,
 # and examples under compute-sanitizer where it is installed. Each step has its own time-out, so that a kernel that hangs
 # costs minutes, not the machine.
 # STEPS="gemm rows" runs only these; QUICK=1 measures less. Logs and JSON go to $OUT; a short table comes last.
@@ -44,6 +44,7 @@ step fp8 150 "$PYTHON" benchmarks/gemm.py --peers --dtype fp8 --shapes 1024,1024
 step experts 150 "$PYTHON" benchmarks/experts.py --peers --limit 100 --out "$OUT/experts.json" ${QUICK:+--quick}
 step updates 60 "$PYTHON" benchmarks/updates.py --out "$OUT/updates.json" ${QUICK:+--rounds 10}
 step attention 400 "$PYTHON" benchmarks/attention.py --peers --limit 300 --out "$OUT/attention.json" ${QUICK:+--quick}
+step pairs 600 "$PYTHON" benchmarks/kernel_pairs.py --seconds 540 --out "$OUT/pairs.json" ${QUICK:+--rounds 6}
 step compile 150 "$PYTHON" benchmarks/compile_time.py --quick --out "$OUT/compile_time.json"
 step profiler 260 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json" --profile "$OUT/examples"
 step trees 150 "$PYTHON" benchmarks/gpu_trees.py --out "$OUT/trees.json"

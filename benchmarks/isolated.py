@@ -27,6 +27,20 @@ class FatalInChild(Exception):
     """Raised by a service when its process can do no more, as after an illegal address on a GPU."""
 
 
+def raise_if_lost(problem: Exception) -> None:
+    """After an illegal access a CUDA context takes no more work: say so, and another process begins anew.
+
+    Raises:
+        FatalInChild: ``problem`` cost this process its device.
+    """
+    import torch  # lazy: services on the CPU need no torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        raise FatalInChild(f"{type(problem).__name__}: {problem}") from problem
+
+
 @dataclass
 class Isolated:
     """A service in a process of its own. ``make(announce)`` builds it there; :meth:`ask` calls its methods.

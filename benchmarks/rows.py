@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from isolated import FatalInChild, Isolated, WorkFailed
+from isolated import Isolated, WorkFailed, raise_if_lost
 from sources import environment, load_kernels
 from timing import Call, Timing, geomean, race, relative_error
 from torch.nn import functional
@@ -212,7 +212,8 @@ class Bench:
                 calls[package] = call
             except Exception as problem:  # of either compiler, or a wrong result: the others are still timed
                 row.failures[package] = f"{type(problem).__name__}: {problem}"
-                _survive(device, problem)
+                if device.startswith("cuda"):
+                    raise_if_lost(problem)
         row.timings = race(calls, device, rounds, self._announce)
         return row
 
@@ -225,15 +226,6 @@ def _check(call: Call, work: Work) -> None:
         error = relative_error(found, wanted)
         if not error < TOLERANCE:
             raise ValueError(f"result {i} is wrong: relative error {error:.1e}")
-
-
-def _survive(device: str, problem: Exception) -> None:
-    """After an illegal access the context takes no more work."""
-    if device.startswith("cuda"):
-        try:
-            torch.cuda.synchronize()
-        except RuntimeError:
-            raise FatalInChild(f"{type(problem).__name__}: {problem}") from problem
 
 
 def detail(row: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -76,10 +76,33 @@ def _timer_on_gpu() -> Callable[[Call], float]:
 def relative_error(found: torch.Tensor, wanted: torch.Tensor) -> float:
     """Of the Frobenius norms, in f64 a few rows at a time; NaN, such as an element never written, stays NaN."""
     difference = norm = 0.0
-    for left, right in zip(found.reshape(-1).split(1 << 24), wanted.reshape(-1).split(1 << 24), strict=True):
-        difference += (left.double() - right.double()).square().sum().item()
-        norm += right.double().square().sum().item()
+    for left, right in _pieces(found, wanted):
+        difference += (left - right).square().sum().item()
+        norm += right.square().sum().item()
     return math.sqrt(difference / norm) if norm else float(difference > 0)
+
+
+def differs(found: torch.Tensor, wanted: torch.Tensor, close: float) -> str:
+    """How results of two compilers differ: integers at all, numbers in what is finite or by a relative error above
+    ``close``; empty where they do not."""
+    if not found.dtype.is_floating_point:
+        count = int((found != wanted).sum())
+        return f"{count} of {found.numel()} differ" if count else ""
+    odd, difference, norm = 0, 0.0, 0.0
+    for left, right in _pieces(found, wanted):
+        odd += int((left.isfinite() != right.isfinite()).sum())
+        finite = left.isfinite() & right.isfinite()
+        difference += (left - right).where(finite, 0.0).square().sum().item()
+        norm += right.where(finite, 0.0).square().sum().item()
+    if odd:
+        return f"{odd} of {found.numel()} are finite on one side"
+    error = math.sqrt(difference / norm) if norm else float(difference > 0)
+    return f"error {error:.3g}" if error > close else ""
+
+
+def _pieces(found: torch.Tensor, wanted: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    for left, right in zip(found.reshape(-1).split(1 << 24), wanted.reshape(-1).split(1 << 24), strict=True):
+        yield left.double(), right.double()
 
 
 def geomean(values: list[float]) -> float:

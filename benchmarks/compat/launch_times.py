@@ -31,7 +31,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent))
 
 from report import write_report  # noqa: E402
-from timing import geomean, race  # noqa: E402
+from timing import differs, geomean, race  # noqa: E402
 
 SIDES = ("deuteron", "triton")
 #: Seconds for one answer of a process; a kernel that waits for others for ever needs the process ended.
@@ -123,7 +123,7 @@ class Runner:
         import torch
 
         theirs = torch.load(file, map_location="cuda", weights_only=True)
-        found = {name: differs(mine, theirs[name]) for name, mine in self._arrays.items()}
+        found = {name: differs(mine, theirs[name], CLOSE) for name, mine in self._arrays.items()}
         return "; ".join(f"{name}: {text}" for name, text in found.items() if text)
 
     def time(self, rounds: int) -> float:
@@ -145,22 +145,6 @@ def imported(name: str, file: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def differs(mine: Any, theirs: Any) -> str:
-    """How two arrays differ beyond rounding; empty where they do not."""
-    import torch
-
-    if not mine.dtype.is_floating_point:
-        count = int((mine != theirs).sum())
-        return f"{count} of {mine.numel()} differ" if count else ""
-    x, y = mine.double(), theirs.double()
-    odd = x.isfinite() != y.isfinite()
-    if odd.any():
-        return f"{int(odd.sum())} of {x.numel()} are finite on one side"
-    x, y = (torch.where(side.isfinite(), side, 0.0) for side in (x, y))
-    error = float((x - y).norm() / (y.norm() + 1e-30))
-    return f"error {error:.3g}" if error > CLOSE else ""
 
 
 # ---- the process that asks -----------------------------------------------------------------------------------------
