@@ -202,11 +202,12 @@ def float_binary(b: Builder, a: Variable, o: Variable) -> Variable:
 
 
 def quotient(x: Known, y: Known, kind: Kind) -> Known:
-    """x / y of y >= 1. One of f32 is an ulp beside the nearest number now and then, as Triton's are."""
+    """x / y of y >= 1. One of f32 is an ulp beside the nearest number now and then, as Triton's are, also where that is
+    the quotient itself, unless y is a power of two."""
     exact = x.values / y.values
     error = (x.slack + np.abs(exact) * y.slack) / np.maximum(y.values - y.slack, 0.5)
     beside = ulp(exact, kind) if kind is F32 else 0.0
-    return result(exact, error + np.where(rounded(exact, kind) != exact, beside, 0.0), kind)
+    return result(exact, error + np.where(np.frexp(y.values)[0] != 0.5, beside, 0.0), kind)
 
 
 def _fused(b: Builder, a: Variable, o: Variable) -> Variable:
