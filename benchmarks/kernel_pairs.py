@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -72,7 +71,7 @@ class Bench:
         """Compare and time one case."""
         pair = Pair(name, family)
         calls: dict[str, Call] = {}
-        left = {}
+        left: dict[str, OnGPU] = {}
         for side in SIDES:
             self._announce(side)
             try:
@@ -81,7 +80,8 @@ class Bench:
                 pair.failures[side] = f"{type(problem).__name__}: {problem}"
                 raise_if_lost(problem)
         if not pair.failures:
-            found = (differs(*arrays, CLOSE) for arrays in zip(*(left[side].made for side in SIDES), strict=True))
+            both = zip(*(left[side].made for side in SIDES), strict=True)
+            found = [differs(ours, theirs, CLOSE) for ours, theirs in both]
             pair.difference = "; ".join(f"array {i}: {text}" for i, text in enumerate(found) if text)
         pair.timings = race(calls, "cuda", rounds, self._announce)
         return pair
@@ -195,4 +195,4 @@ def write(path: Path, pairs: Sequence[Pair]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

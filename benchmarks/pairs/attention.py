@@ -57,7 +57,7 @@ def gqa_paged(
 
 @triton.jit
 def mha_decode_nodot(q, kc, vc, loc, lens, out, scale, sloc, H: tl.constexpr, D: tl.constexpr, BN: tl.constexpr):
-    """SGLang/lightllm stage 1 for MHA: products as sums."""
+    """One query of each head, with sums in place of products."""
     b = tl.program_id(0)
     h = tl.program_id(1)
     d = tl.arange(0, D)

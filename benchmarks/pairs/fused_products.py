@@ -10,7 +10,7 @@ from pairs.case import Arguments, Case, cdiv, tiles
 
 @triton.jit
 def softmax_mm(x, v, o, N, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
-    """Row scale on the fly: (exp(x) * mask) @ v."""
+    """Softmax of the rows of x by v, in one loop; no maximum is subtracted."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     d = tl.arange(0, D)
     acc = tl.zeros((BM, D), tl.float32)
@@ -79,7 +79,7 @@ def moe_mm(
 
 @triton.jit
 def linear_attn(q, k, v, o, T, scale, D: tl.constexpr, DV: tl.constexpr, BT: tl.constexpr, BV: tl.constexpr):
-    """FLA's fused chunk: a state in registers."""
+    """Causal linear attention in chunks of time, with the state in registers."""
     z = tl.program_id(1).to(tl.int64)
     vv = tl.program_id(0) * BV + tl.arange(0, BV)
     d = tl.arange(0, D)

@@ -88,7 +88,7 @@ def embed_backward(ids, dy, dw, n, D, BR: tl.constexpr, BD: tl.constexpr, SEM: t
 
 @triton.jit
 def gather_where(x, idx, w, o, N, K: tl.constexpr, D, BD: tl.constexpr):
-    """Sums rows that a table names, as MoE's combine or unsloth-like unpermute."""
+    """Weighted sums of the rows that a table names, as experts are combined."""
     r = tl.program_id(0)
     c = tl.program_id(1) * BD + tl.arange(0, BD)
     acc = tl.zeros((BD,), tl.float32)

@@ -74,7 +74,7 @@ def unpack4(w, sc, o, N, BM: tl.constexpr, BN: tl.constexpr):
 
 @triton.jit
 def nf4_dequant(q, code, amax, o, n, B: tl.constexpr):
-    """bitsandbytes: two codes a byte, looked up."""
+    """Two codes in a byte, looked up in a table (NF4)."""
     i = tl.program_id(0) * B + tl.arange(0, B)
     v = tl.load(q + i, mask=i < n, other=0).to(tl.int32)
     s = tl.load(amax + i // 32, mask=i < n, other=0.0)

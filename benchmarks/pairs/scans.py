@@ -35,7 +35,7 @@ def cumsum_rows(x, y, N, B: tl.constexpr):
 
 @triton.jit
 def cumsum_cols(x, y, T, S, BT: tl.constexpr, BS: tl.constexpr):
-    """FLA: cumulative sums along time in chunks, with a carried row."""
+    """Cumulative sums along time in chunks, with a carried row."""
     c = tl.program_id(0) * BS + tl.arange(0, BS)
     b = tl.program_id(1)
     x += b * T * S
@@ -87,7 +87,7 @@ def ssm_scan(a, b, y, T, S, BT: tl.constexpr, BS: tl.constexpr):
 
 @triton.jit
 def ssm_step(u, delta, A, Bm, Cm, Dv, o, L, DI, NS: tl.constexpr, BD: tl.constexpr):
-    """Mamba's selective scan, sequential over time."""
+    """A selective state space, step after step in time."""
     b = tl.program_id(1)
     d = tl.program_id(0) * BD + tl.arange(0, BD)
     n = tl.arange(0, NS)

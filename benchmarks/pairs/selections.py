@@ -48,7 +48,7 @@ def topk_route(x, w, ids, E, stride, TOPK: tl.constexpr, BE: tl.constexpr):
 
 @triton.jit
 def topk_rows(x, w, ids, E: tl.constexpr, TOPK: tl.constexpr, BR: tl.constexpr):
-    """Values and places packed in 64 bits, sorted by tl.topk's sibling."""
+    """Values and places packed into 64 bits, of which the largest are taken."""
     r = tl.program_id(0) * BR + tl.arange(0, BR)
     e = tl.arange(0, E)
     v = tl.load(x + r[:, None] * E + e[None, :]).to(tl.float32)

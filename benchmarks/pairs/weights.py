@@ -89,7 +89,7 @@ def w8_mm(a, b, sc, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.const
 
 @triton.jit
 def w4_mm(a, b, sc, c, M, N, K, G: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """GPTQ: eight 4-bit weights along K in an i32; scales by groups of G."""
+    """Eight 4-bit weights along K in a word, as GPTQ packs them; scales by groups of G."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     k = tl.arange(0, BK)
@@ -129,7 +129,7 @@ def w4_join_mm(a, b, sc, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
 
 @triton.jit
 def w4_nk_mm(a, b, sc, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """AWQ-like: two weights of K in a byte of N by K/2, even and odd rows of x apart."""
+    """Two 4-bit weights along K in a byte; even and odd columns of a are loaded apart."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     k = tl.arange(0, BK // 2)
