@@ -38,11 +38,13 @@ def decomposed(m: Arithmetic, x: Typed) -> tuple[Typed, Typed]:
 
 
 def logarithm_edges(m: Arithmetic, x: Typed, inside: Typed) -> Typed:
-    """log of 0, negative numbers, infinity and NaN: there the hardware's approximation is right."""
+    """log of 0, negative numbers, infinity and NaN: there the hardware's approximation is right, but of negative
+    numbers that it takes for 0."""
     if m.real is F32 and m.e.hardware:
         below = m.e.binary("sub", m.as_integer(x), m.whole(1))
         regular = m.e.compare("ult", below, m.whole(m.real.bits(math.inf) - 1))  # positive and finite
-        return m.e.select(regular, inside, m.e.hardware.log2(x))
+        edge = m.e.select(m.e.compare("olt", x, m.number(0.0)), m.number(math.nan), m.e.hardware.log2(x))
+        return m.e.select(regular, inside, edge)
     made = m.e.select(m.e.compare("oeq", x, m.number(math.inf)), x, inside)
     made = m.e.select(m.e.compare("oeq", x, m.number(0.0)), m.number(-math.inf), made)
     return m.e.select(m.e.compare("oge", x, m.number(0.0)), made, m.number(math.nan))

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ... import knobs
-from ...errors import DeuteronError, IRError, OutOfResources, SignatureError, TargetError
+from ...errors import AssemblerError, DeuteronError, IRError, OutOfResources, SignatureError, TargetError
 from ...ir.core import Function
 from ...ir.printer import print_function
 from ...ir.verify import verify
 from ...launch_recipe import LaunchRecipe
 from ...options import Schedule
+from ...target import ARCHITECTURES, Target
 from .metadata import KernelMetadata
 from .variant import Variant
 
@@ -30,6 +31,8 @@ MUCH_SPILLED = 512
 #: twice the warps, the others 1.01 to 1.07. With little to spill of four warps some take up to twice their time, where
 #: programs are many (benchmarks/results/2026-11-27-h200-spills, spills.json).
 FEW_WARPS = 2
+#: What ptxas says where accumulators of warp groups, which cannot be in local memory, find no registers.
+_NO_REGISTERS = "Register allocation failed"
 
 T = TypeVar("T")
 Artifact = str | bytes
@@ -116,7 +119,7 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
     after this step of it.
 
     Machine code for which the assembler keeps much in local memory is made again with twice as many warps, and the
-    better one taken.
+    better one taken. Where it finds no registers for what warp groups sum up, products are done by single warps.
 
     Raises:
         CompilationError: the kernel is wrong; the message shows the place.
@@ -124,7 +127,14 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
         AssemblerError: the assembler rejected the generated code.
     """
     check_stage(variant, stop_after, step)
-    work = _build(variant, stop_after, step)
+    try:
+        work = _build(variant, stop_after, step)
+    except AssemblerError as error:
+        plain = _without_own_instructions(variant.target)
+        if plain is None or _NO_REGISTERS not in error.message:
+            raise
+        work = _build(replace(variant, target=plain), stop_after, step)
+        work.variant = variant
     wider = _wider(work)
     if wider is None:
         return work
@@ -138,6 +148,12 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
     for stage, ms in work.stage_ms.items():
         other.stage_ms[stage] = other.stage_ms.get(stage, 0.0) + ms
     return other
+
+
+def _without_own_instructions(target: Target) -> Target | None:
+    """The target whose code runs on the same GPU without the instructions that only it has; None if there is none."""
+    arch = target.arch.removesuffix("a")
+    return Target(target.kind, arch) if arch != target.arch and arch in ARCHITECTURES else None
 
 
 def _wider(work: Build) -> Variant | None:

@@ -298,7 +298,11 @@ SPECIAL = {
         (0.0, 1), (-0.0, 1), (INF, INF), (-INF, 0), (NAN, NAN), (3.0, 1000), (400.0, INF),
         (-400.0, 0),
     ],
-    "libdevice.log10(x)": [(0.0, -INF), (-0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN), (1.0, 0.0), (1000.0, 3)],
+    "libdevice.log10(x)": [
+        (0.0, -INF), (-0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN), (1.0, 0.0), (1000.0, 3), (-1e-40, NAN),
+    ],
+    "tl.log(x)": [(0.0, -INF), (-0.0, -INF), (INF, INF), (-1.0, NAN), (-INF, NAN), (NAN, NAN), (1.0, 0), (-1e-40, NAN)],
+    "tl.log2(x)": [(0.0, -INF), (-0.0, -INF), (INF, INF), (-1.0, NAN), (NAN, NAN), (8.0, 3), (-1e-40, NAN)],
     "libdevice.atan(x)": [
         (0.0, 0.0), (-0.0, -0.0), (INF, math.pi / 2), (-INF, -math.pi / 2), (NAN, NAN),
         (1.0, math.pi / 4),
