@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError, KnobError
@@ -96,7 +97,7 @@ class Settings:
     )
     auth: AuthMode = field(
         default="auto",
-        metadata=_setting("DEUTERON_AUTH", "auto (off on loopback, tokens elsewhere), off, or tokens"),
+        metadata=_setting("DEUTERON_AUTH", "auto (off on loopback without a proxy, tokens elsewhere), off, or tokens"),
     )
     token: str = field(
         default="",
@@ -187,17 +188,15 @@ class Settings:
     @property
     def is_loopback(self) -> bool:
         """Whether the bind address is reachable from this machine only."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host.strip("[]")).is_loopback
-        except ValueError:
-            return False
+        return _is_loopback(self.host)
 
     @property
     def requires_tokens(self) -> bool:
-        """Whether a request without a bearer token is refused."""
-        return self.auth == "tokens" or (self.auth == "auto" and not self.is_loopback)
+        """Whether a request without a bearer token is refused. Where a proxy stands in front, whoever it lets in comes
+        from this machine."""
+        public = urlsplit(self.public_url).hostname if self.public_url else None
+        local = self.is_loopback and not self.proxies and (public is None or _is_loopback(public))
+        return self.auth == "tokens" or (self.auth == "auto" and not local)
 
     @property
     def is_sqlite(self) -> bool:
@@ -366,6 +365,15 @@ def _of_knob(knob: knobs.Knob[Any], variable: str, text: str) -> object:
     except ValueError as error:
         why = ": there is no such home folder" if isinstance(error.__cause__, RuntimeError) else ""
         raise SettingsError(f"{variable}: {text!r} is not {knob.allowed}{why}", hint="/a/path") from None
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _parser(item: Field[Any]) -> Callable[[str, str], object]:

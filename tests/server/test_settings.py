@@ -27,6 +27,23 @@ def test_defaults_are_a_single_user_service_on_loopback() -> None:
     assert settings.database_url == f"sqlite:///{Path.home() / '.deuteron' / 'deuteron.db'}"
 
 
+@pytest.mark.parametrize(
+    ("values", "required"),
+    [
+        ({"PUBLIC_URL": "http://localhost:8642"}, False),
+        ({"PUBLIC_URL": "http://[::1]:8642"}, False),
+        ({"PUBLIC_URL": "https://tuner.example"}, True),
+        ({"PROXIES": "127.0.0.1"}, True),
+        ({"PUBLIC_URL": "https://tuner.example", "AUTH": "off"}, False),
+        ({"HOST": "0.0.0.0"}, True),
+    ],
+)
+def test_whom_a_proxy_lets_in_needs_a_token(values: dict[str, str], required: bool) -> None:
+    """All of them come from loopback."""
+    settings = Settings.from_environment({f"DEUTERON_{name}": value for name, value in values.items()})
+    assert settings.requires_tokens == required
+
+
 def test_every_setting_has_a_variable_and_is_read_from_it(tmp_path: Path) -> None:
     values = {
         "home": str(tmp_path),
