@@ -126,7 +126,7 @@ WRONG: list[tuple[dict[str, Any], type[DeuteronError], str, str]] = [
     ({"num_stages": True}, SignatureError, "num_stages = True", "takes an int"),
     ({"persistent": 1}, SignatureError, "persistent = 1", "takes a bool"),
     ({"num_warps": 5}, IllegalSchedule, "num_warps = 5", "1, 2, 4, 8"),
-    ({"num_stages": -1}, IllegalSchedule, "num_stages = -1", "1 or more"),
+    ({"num_stages": -1}, IllegalSchedule, "num_stages = -1", "0 or more"),
     ({"maxnreg": 300}, IllegalSchedule, "maxnreg = 300", "16 to 256"),
     ({"stop_after": "ptx"}, SignatureError, "the target cpu has no stage 'ptx'", "tile, llvm"),
     ({"kernel": print}, SignatureError, "cannot compile a builtin", "@deuteron.jit"),
