@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then random
-# kernels against NumPy, rows, products, mixtures of experts, additions by atomics and attention against Triton and torch's libraries, compile times
-# and autotuning against Triton, kernels of many kinds beside Triton's, the profiler against Proton and what scopes inside a kernel cost, the main job on cuda:0,
-# and examples under compute-sanitizer where it is installed. Each step has its own time-out, so that a kernel that hangs
-# costs minutes, not the machine.
+# kernels against NumPy, rows, products, mixtures of experts, additions by atomics and attention against Triton and
+# torch's libraries, compile times and autotuning against Triton, kernels of many kinds beside Triton's, the profiler
+# against Proton and what scopes inside a kernel cost, the main job on cuda:0, and examples under compute-sanitizer where
+# it is installed. Each step has its own time-out, so that a kernel that hangs costs minutes, not the machine.
 # STEPS="gemm rows" runs only these; QUICK=1 measures less. Logs and JSON go to $OUT; a short table comes last.
 set -u
 cd "$(dirname "$0")/.."
