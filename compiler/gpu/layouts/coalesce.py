@@ -25,12 +25,15 @@ MemoryOp = Load | Store | AtomicRMW | AtomicCAS
 class Access:
     """What the addresses of one access allow: axes with the most contiguous first, elements per vector along it.
 
-    ``scattered``: neighbours are known along no axis, so that the order says nothing.
+    ``scattered``: neighbours are known along no axis, so that the order says nothing. ``loops``: how many are around
+    it. ``tears``: it writes, and threads with more neighbours than ``vector`` would write parts of sectors.
     """
 
     order: tuple[int, ...]
     vector: int
     scattered: bool = False
+    loops: int = 0
+    tears: bool = False
 
     @property
     def axis(self) -> int:
@@ -102,15 +105,21 @@ def merge(
 ) -> LinearLayout:
     """One layout for accesses whose tiles meet in elementwise code: no conversion between them is worth its cost.
 
-    The widest access decides the order of the axes; among those of the same order the largest vector serves all. The
-    tile is ``reduced`` along these axes: there a thread combines its own elements for nothing, lanes need shuffles and
-    warps shared memory, and every thread of a row keeps what the row comes to. So warps share out the other axes where
-    the addresses leave it open, and lanes too where no order of the addresses is better than another. Warps also leave
-    axes to others that are ``scanned``, but lanes share these out.
+    The widest access decides the order of the axes; among those of the same order the largest vector serves all, unless
+    it tears what the innermost of them write: caches mend reads of parts of sectors, but each written part is moved by
+    itself.
+
+    The tile is ``reduced`` along these axes: there a thread combines its own elements for nothing, lanes need shuffles
+    and warps shared memory, and every thread of a row keeps what the row comes to. So warps share out the other axes
+    where the addresses leave it open, and lanes too where no order of the addresses is better than another. Warps also
+    leave axes to others that are ``scanned``, but lanes share these out.
     """
     widest = max(accesses, key=lambda a: a.vector)
-    vector = max(a.vector for a in accesses if a.order == widest.order)
     order = widest.order
+    alike = [a for a in accesses if a.order == order]
+    innermost = max(a.loops for a in alike)
+    whole = [a.vector for a in alike if a.tears and a.loops == innermost]
+    vector = min([max(a.vector for a in alike), *whole])
     warp_order = _last(order, {*reduced, *scanned})
     if all(a.scattered for a in accesses):
         order = _last(order, reduced)

@@ -9,9 +9,9 @@ be spread over tiles is read as these need it, unless a loop carries it and spre
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ...ir.core import Function, Op, Value
+from ...ir.core import Block, Function, Op, Value
 from ...layout import LinearLayout, slice_layout, splittable_layout
 from ...options import Schedule
 from ...target import Target
@@ -26,7 +26,7 @@ from ...tile.movement import Gather
 from ...tile.reduction import Reduce, Scan
 from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
 from ..asynchronous import FetchTile, Slot
-from .coalesce import Access, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
+from .coalesce import Access, MemoryOp, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
 from .fitting import ALIKE
 from .scan import scan_layout
 from .tensorcore import accumulator_layout
@@ -115,8 +115,8 @@ class Homes:
         self.warps = schedule.num_warps
         self._parent: dict[Value, Value] = {}
         self._families: dict[Value, Family] = {}
-        for op in function.walk():
-            self._visit(op)
+        self._loops = 0  # around what is visited
+        self._visit_all(function.body)
 
     # Building families ---------------------------------------------------------------------------------------
 
@@ -141,11 +141,25 @@ class Homes:
                     family.absorb(absorbed)
                 self._parent[b] = a
 
+    def _visit_all(self, block: Block) -> None:
+        for op in block.ops:
+            self._visit(op)
+            self._loops += (inside := isinstance(op, For | While))
+            for inner in op.blocks:
+                self._visit_all(inner)
+            self._loops -= inside
+
+    def _access(self, op: MemoryOp) -> Access:
+        """The access pattern of ``op``. What a store writes can be torn unless data says where it goes."""
+        access = access_of(op, self.facts)
+        known = not access.scattered or self.costs.cheap(op.pointer)
+        return replace(access, loops=self._loops, tears=known and isinstance(op, Store))
+
     def _visit(self, op: Op) -> None:
         match op:
             case Load() if op.pointer.type.rank:
                 self._unite(op.result, op.pointer, op.mask)
-                self.family(op.result).accesses.append(access_of(op, self.facts))
+                self.family(op.result).accesses.append(self._access(op))
             case FetchTile():
                 self._unite(op.pointer, op.mask)
                 if self.costs.exists_once(op.pointer):
@@ -156,7 +170,7 @@ class Homes:
                 self._visit_store(op)
             case AtomicRMW() | AtomicCAS() if op.pointer.type.rank:
                 self._unite(op.pointer, op.result)
-                self.family(op.result).stores.append(access_of(op, self.facts))
+                self.family(op.result).stores.append(self._access(op))
             case Dot():
                 self._unite(op.acc, op.result)
                 family = self.family(op.result)
@@ -196,7 +210,7 @@ class Homes:
                 (family.reduced if isinstance(op, Reduce) else family.scanned).add(op.axis)
 
     def _visit_store(self, op: Store) -> None:
-        access = access_of(op, self.facts)
+        access = self._access(op)
         if self.costs.exists_once(op.pointer):
             self.family(op.pointer).accesses.append(access)
         if self.costs.exists_once(op.value):

@@ -52,12 +52,46 @@ def test_accesses_are_16_bytes_wide_where_mask_and_alignment_allow(to_gpu, types
     assert [op.vector for op in accesses] == [vector] * 3
 
 
-def test_mixed_widths_share_one_layout(to_gpu) -> None:
-    signature = {"x_ptr": "*fp16:16", "y_ptr": "*fp32:16", "o_ptr": "*fp32:16", "n": "i32:16"}
-    function = to_gpu(ADD, signature, {"N": 4096})
+@pytest.mark.parametrize(
+    "types, vector",
+    [
+        (("fp16", "fp32", "fp16"), 8),  # reads of parts of sectors find them in the cache
+        (("fp16", "fp32", "fp32"), 4),  # writes of parts do not
+        (("i8", "i8", "fp32"), 4),
+        (("fp32", "fp32", "i8"), 16),
+    ],
+)
+def test_mixed_widths_share_one_layout_that_writes_whole_sectors(to_gpu, types, vector) -> None:
+    signature = {f"{name}_ptr": f"*{type}:16" for name, type in zip("xyo", types, strict=True)}
+    function = to_gpu(
+        ADD.replace("x + y", "(x + y).to(o_ptr.dtype.element_ty)"), signature | {"n": "i32:16"}, {"N": 4096}
+    )
     assert not _all(function, ConvertLayout)
     layouts = {op.result.type.layout for op in _all(function, VectorLoad)}
-    assert layouts == {coalesced((4096,), 4, 8)}
+    assert layouts == {coalesced((4096,), 4, vector)}
+
+
+PLACES = """
+def places(x_ptr, i_ptr, o_ptr, n, N: tl.constexpr, WHERE: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs)
+    if WHERE == "strided":
+        tl.store(o_ptr + 2 * offs, x)
+    elif WHERE == "data":
+        tl.store(o_ptr + tl.load(i_ptr + offs), x)
+    else:
+        for _ in range(n):
+            x += tl.load(x_ptr + offs)
+        tl.store(o_ptr + 1 + offs, x)
+"""
+
+
+@pytest.mark.parametrize("where, vector", [("strided", 1), ("data", 8), ("behind a loop", 8)])
+def test_stores_narrow_loads_that_are_as_often_where_neighbours_are_known(to_gpu, where, vector) -> None:
+    signature = {"x_ptr": "*fp16:16", "i_ptr": "*i32:16", "o_ptr": "*fp16:16", "n": "i32"}
+    function = to_gpu(PLACES, signature, {"N": 4096, "WHERE": where})
+    vectors = {op.vector for op in _all(function, VectorLoad) if op.pointer.type.pointee.bytes == 2}
+    assert vectors == {vector}
 
 
 MAXIMA = """
