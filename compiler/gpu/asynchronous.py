@@ -12,8 +12,9 @@ from __future__ import annotations
 from ..ir.core import Block, Effect, Op, Value
 from ..ir.types import I32, Pointer, Tile
 
-#: How one copy is done: by the copy engine from a descriptor, or by threads, up to 16 bytes each.
-ENGINES = ("tma", "cp.async")
+#: How a slot is filled: by the copy engine from a descriptor, by copies of threads, up to 16 bytes each, or from the
+#: registers of threads.
+ENGINES = ("tma", "cp.async", "threads")
 
 
 class RingBuffer(Op, mnemonic="gpu.ring", effect=Effect.WRITE):
@@ -101,6 +102,25 @@ class FetchTile(Op, mnemonic="gpu.fetch_tile", effect=Effect.WRITE):
         return ()
 
 
+class Deposit(Op, mnemonic="gpu.deposit", effect=Effect.WRITE):
+    """Write ``value`` from registers into the next slot of ``ring`` to fill, for the tensor cores.
+
+    No thread waits for another: whoever fills has passed a :class:`Receive` behind everybody's reads of that slot, and
+    whoever reads passes one behind everybody's writes. A ring of two slots is enough for that.
+    """
+
+    ring: Value
+    pipe: Value
+    value: Value
+
+    def infer(self) -> tuple[Tile, ...]:
+        """No results; TypeMismatch where the tile is not one of the ring's."""
+        ring, value = self.ring.type, self.value.type
+        if (ring.elem, ring.shape) != (value.elem, value.shape):
+            raise self.fail("the ring is one of other tiles")
+        return ()
+
+
 class Advance(Op, mnemonic="gpu.advance", effect=Effect.WRITE):
     """All copies into the acquired slot are under way: the next one is the next to fill."""
 
@@ -115,7 +135,8 @@ class Commit(Op, mnemonic="gpu.commit", effect=Effect.WRITE):
 class Receive(Op, mnemonic="gpu.receive", effect=Effect.WRITE):
     """Wait until the copies into the next slot to read have landed and every thread of the group may read it.
 
-    ``pending``: for copies by threads, how many later groups (see :class:`Commit`) may still be under way.
+    ``pending``: for copies by threads, how many later groups (see :class:`Commit`) may still be under way. What comes
+    from registers has landed when all threads have met here.
     ``fenced``: what threads have copied is read through the asynchronous proxy (see :mod:`.memory.fences`).
     """
 

@@ -19,7 +19,7 @@ from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ...tile.movement import Butterfly, Gather
 from ...tile.reduction import Histogram, Reduce, Scan
-from ..asynchronous import Await, FetchTile, GridSize, Put, SharedView, Slot, Wgmma
+from ..asynchronous import Await, Deposit, FetchTile, GridSize, Put, SharedView, Slot, Wgmma
 from ..ops import Agree, ConvertLayout, Mma, VectorLoad, VectorStore, VectorUpdate
 from .views import VIEWS, operand_layout, result_layout
 
@@ -58,7 +58,7 @@ def _made(op: Op) -> bool:
     return True
 
 
-@fits(ConvertLayout, Slot, SharedView, Put, debug.Print, debug.Assert, debug.Assume)
+@fits(ConvertLayout, Slot, Deposit, SharedView, Put, debug.Print, debug.Assert, debug.Assume)
 def _moved(op: Op) -> bool:
     """From any layout, to any other."""
     return True

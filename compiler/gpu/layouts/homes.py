@@ -25,7 +25,7 @@ from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ...tile.movement import Gather
 from ...tile.reduction import Reduce, Scan
 from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
-from ..asynchronous import FetchTile, Slot
+from ..asynchronous import Deposit, FetchTile, Slot
 from .coalesce import Access, MemoryOp, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
 from .fitting import ALIKE
 from .scan import scan_layout
@@ -166,6 +166,9 @@ class Homes:
                     self.family(op.pointer).accesses.append(order_of_fetch(op))
             case Slot() if (place := op.result.type.shared) is not None:
                 self.family(op.result).slots.append(order_in_shared_memory(op.result.type, place))
+            case Deposit() if (place := op.ring.type.shared) is not None and self.costs.exists_once(op.value):
+                written = order_in_shared_memory(op.value.type, place)
+                self.family(op.value).slots.append(replace(written, tears=True))  # into banks that others write at once
             case Store() if op.pointer.type.rank:
                 self._visit_store(op)
             case AtomicRMW() | AtomicCAS() if op.pointer.type.rank:

@@ -28,7 +28,7 @@ from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ...tile.movement import Gather
 from ...tile.reduction import Histogram, Reduce, Scan
 from ...tile.shape import Join
-from ..asynchronous import Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
+from ..asynchronous import Deposit, Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
 from ..ops import Mma, VectorLoad, VectorStore, VectorUpdate
 from .coalesce import access_of, default_layout, merge, order_of_fetch, reaches_sectors, vector_of
 from .homes import Family
@@ -265,6 +265,12 @@ def _ring(state: Relayout, op: RingBuffer) -> None:
 @_rule(Slot)
 def _slot(state: Relayout, op: Slot) -> None:
     state.emit(Slot(state.demand(op.ring, None), state.demand(op.pipe, None)), op)
+
+
+@_rule(Deposit)
+def _deposit(state: Relayout, op: Deposit) -> None:
+    value = state.demand(op.value, state.natural(op.value))
+    state.emit(Deposit(state.demand(op.ring, None), state.demand(op.pipe, None), value), op)
 
 
 @_rule(Fetch)

@@ -9,22 +9,31 @@ reads it, and none before threads do.
 
 from __future__ import annotations
 
-from ...ir.core import Function, uses
-from ..asynchronous import Pipe, Receive, Release, SharedView, Slot, Wgmma, readers_of
+from ...ir.core import Function, Op, Value, uses
+from ..asynchronous import Advance, Deposit, Pipe, Receive, Release, SharedView, Slot, Wgmma, readers_of
 
 
 def place_fences(function: Function) -> None:
     """Mark the releases of slots that the copy engine fills and that not only wgmma reads, and the receipts of slots
-    that threads fill and that it reads, in place."""
+    that threads fill and that it reads, in place. Behind a deposit, which has a fence, a release needs none."""
     used = uses(function)
-    for op in function.body.walk():
-        if not isinstance(op, Release | Receive):
-            continue
-        pipe = op.pipe.op
-        engine = pipe.engine if isinstance(pipe, Pipe) else None
-        slots = [user for user in used[op.pipe] if isinstance(user, Slot)]
-        by_wgmma = [isinstance(user, SharedView | Wgmma) for slot in slots for user in readers_of(slot.result, used)]
-        if isinstance(op, Release):
-            op.fenced = engine == "tma" and not all(by_wgmma)
-        else:
-            op.fenced = engine == "cp.async" and any(by_wgmma)
+    for block in function.body.nest():
+        behind_fence = False
+        for op in block.ops:
+            if isinstance(op, Receive):
+                op.fenced = _engine(op) == "cp.async" and any(_reads_by_wgmma(op, used))
+            elif isinstance(op, Release):
+                op.fenced = _engine(op) == "tma" and not all(_reads_by_wgmma(op, used)) and not behind_fence
+            if not isinstance(op, Advance | Release):
+                behind_fence = isinstance(op, Deposit)
+
+
+def _engine(op: Receive | Release) -> str | None:
+    pipe = op.pipe.op
+    return pipe.engine if isinstance(pipe, Pipe) else None
+
+
+def _reads_by_wgmma(op: Receive | Release, used: dict[Value, list[Op]]) -> list[bool]:
+    """Of each read of a slot of the pipe, whether it is one by wgmma."""
+    slots = [user for user in used[op.pipe] if isinstance(user, Slot)]
+    return [isinstance(user, SharedView | Wgmma) for slot in slots for user in readers_of(slot.result, used)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ...errors import OutOfResources
+from ...errors import IRError, OutOfResources
 from ...ir.core import Function, Op, Value, uses
 from ...ir.printer import print_function
 from ...ir.rules import RuleSet
@@ -29,7 +29,7 @@ from ...tile.movement import Butterfly, Gather
 from ...tile.program import NumPrograms, ProgramId
 from ...tile.reduction import Histogram, Reduce, Scan
 from ...tile.shape import Arange, Splat
-from ..asynchronous import GridSize, Pipe, Put, RingBuffer, SharedView, Wgmma
+from ..asynchronous import Deposit, GridSize, Pipe, Put, RingBuffer, SharedView, Wgmma
 from ..layouts.butterfly import plan_butterfly
 from ..layouts.operands import LocalLoad, LocalStore, OperandPlan, plan_local_load, plan_local_store, plan_operand
 from ..layouts.reduction import bits_of, plan_reduction
@@ -267,6 +267,14 @@ def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan | LocalLoad
         large = whole is not None and whole.bytes > CONVERSION_BYTES and not _is_fragment(result)
         return plan if whole is None or large else whole
     return plan
+
+
+def plan_deposit(op: Deposit) -> LocalStore:
+    """How threads write a tile into a slot."""
+    shared = op.ring.type.shared
+    if shared is None:
+        raise IRError(f"{op!r} fills no ring")
+    return plan_local_store(_layout(op.value), shared, bits_of(op.value.type))
 
 
 def _is_fragment(layout: LinearLayout) -> bool:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...ir.core import Block, Function, Op, Value, uses
-from ...ir.types import Scalar, Tile
-from ...layout import shared_tensor_core, widest_swizzle
+from ...layout import widest_swizzle
 from ...target import Target
 from ...tile.assembly import EffectfulAssembly
 from ...tile.axis import AxisFacts
@@ -24,10 +23,12 @@ from ...tile.memory import AtomicCAS, AtomicRMW, Barrier, GridWait, Load
 from ...tile.shape import Broadcast, Permute
 from ..arrays import Arrays
 from ..layouts.coalesce import access_of
+from ..layouts.views import unpermuted
 from .ahead import may_precede, run_ahead
 from .boxes import contiguous_axis, copy_bytes, is_small, is_whole
 from .descriptors import Descriptors
 from .plan import Group, Stream, Streamed, StreamedBox, StreamedTile
+from .rings import ring_tile
 
 #: Bytes of a copy by a thread, at least (PTX ISA, "cp.async": 4, 8 or 16).
 _SMALLEST_COPY = 4
@@ -106,11 +107,13 @@ class Finder:
         if not by_product:
             return None
         groups: list[Group] = []
-        for sources in by_product.values():
+        alone = len(by_product) == 1 and slots >= FEWEST_SLOTS
+        for product, sources in by_product.items():
             for engine in ("tma", "cp.async"):
-                same = tuple(s for s in sources if _by_engine(s) == (engine == "tma"))
-                if same:
-                    groups.append(Group(same, engine))
+                same = [s for s in sources if _by_engine(s) == (engine == "tma")]
+                apart = alone and engine == "tma" and self.of_warp_group(product)
+                parts = _by_reader(same, product) if apart else [same]
+                groups += [Group(tuple(part), engine) for part in parts if part]
         return Stream(loop, tuple(groups), slots)
 
     def _source(self, load: BlockLoad | Load, loop: For, *, small: bool) -> Streamed | None:
@@ -132,7 +135,7 @@ class Finder:
 
     def _box(self, load: BlockLoad, loop: For, *, small: bool) -> StreamedBox | None:
         axis = contiguous_axis(load)
-        tile = _ring_tile(load.result.type, axis) if axis is not None and len(load.shape) == 2 else None
+        tile = ring_tile(load.result.type, axis) if axis is not None and len(load.shape) == 2 else None
         if axis is None or tile is None or load.padding != "zero":
             return None
         descriptor = -1
@@ -149,7 +152,7 @@ class Finder:
 
     def _tile(self, load: Load) -> StreamedTile | None:
         access = access_of(load, self.facts)
-        tile = _ring_tile(load.result.type, access.axis)
+        tile = ring_tile(load.result.type, access.axis)
         if tile is None or load.volatile or load.cache not in ("", ".ca", ".cg") or not _pads_with_zeros(load):
             return None
         threads = 32 * (self.function.num_warps or 1)
@@ -171,15 +174,12 @@ def _by_engine(source: Streamed) -> bool:
     return isinstance(source, StreamedBox) and source.descriptor >= 0
 
 
-def _ring_tile(loaded: Tile, axis: int) -> Tile | None:
-    """The place of a tile in a ring, ``axis`` the contiguous one; None for what tensor cores do not read."""
-    elem = loaded.elem
-    if not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32, 64):
-        return None
-    swizzle = widest_swizzle(loaded.shape[axis] * elem.bytes)
-    if not swizzle:
-        return None
-    return loaded.in_shared_memory(shared_tensor_core(loaded.shape, elem.bits, swizzle, (axis, 1 - axis)))
+def _by_reader(sources: list[Streamed], product: Dot) -> list[list[Streamed]]:
+    """What ``product`` reads itself as its left operand, and what threads make the right one of. The latter is received
+    and released earlier: it is made under the product before (:mod:`..latency.rotation`)."""
+    made = unpermuted(product.b) not in [s.load.result for s in sources]
+    left = [s for s in sources if made and s.load.result is unpermuted(product.a)]
+    return [left, [s for s in sources if s not in left]]
 
 
 def _pads_with_zeros(load: Load) -> bool:

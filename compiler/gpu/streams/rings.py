@@ -5,9 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.core import Op, Value
-from ...ir.types import Tile
+from ...ir.types import Scalar, Tile
+from ...layout import shared_tensor_core, widest_swizzle
 from ..asynchronous import Acquire, Fetch, FetchTile, Pipe, RingBuffer, Slot
 from .plan import Group, Stream, Streamed, StreamedTile
+
+
+def ring_tile(loaded: Tile, axis: int) -> Tile | None:
+    """The place of a tile in a ring, ``axis`` the contiguous one; None for what tensor cores do not read."""
+    elem = loaded.elem
+    if not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32, 64):
+        return None
+    swizzle = widest_swizzle(loaded.shape[axis] * elem.bytes)
+    if not swizzle:
+        return None
+    return loaded.in_shared_memory(shared_tensor_core(loaded.shape, elem.bits, swizzle, (axis, 1 - axis)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,10 +8,11 @@ they follow any control flow. A phase of a "full" barrier ends when the bytes th
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import Acquire, Advance, Commit, Pipe, Receive, Release, RingBuffer, Roles, Slot
-from ...gpu.memory.scratch import BARRIER_BYTES
+from ...gpu.asynchronous import Acquire, Advance, Commit, Deposit, Pipe, Receive, Release, RingBuffer, Roles, Slot
+from ...gpu.memory.scratch import BARRIER_BYTES, plan_deposit
 from ...gpu.streams.roles import GROUP_WARPS
 from ...ir.core import Value
+from ..simt.convert import store_tile
 from ..simt.lowering import LANES, Lowering, rule
 from .machine import GROUP_BARRIER, RULES, in_first_thread
 from .uniform import lane_number, warp_number
@@ -80,6 +81,12 @@ class Cursor:
         text.do(f"store i32 {text.op(f'select i1 {wraps}, i32 0, i32 {following}')}, ptr {self._slot}")
         flipped = text.op(f"xor i32 {old}, 1")
         text.do(f"store i32 {text.op(f'select i1 {wraps}, i32 {flipped}, i32 {old}')}, ptr {self._phase}")
+
+    def place(self, ring: Value) -> str:
+        """Where the slot of ``ring`` begins (i32)."""
+        size = ring.type.size * ring.type.elem.bytes
+        offset = self.state.text.op(f"mul nuw nsw i32 {self.slot}, {size}")
+        return self.state.plus(offset, self.state.places[ring])
 
     def full(self) -> str:
         """The address of the slot's full barrier."""
@@ -176,6 +183,9 @@ def _commit(state: Lowering, op: Commit) -> None:
 @rule(Receive, RULES)
 def _receive(state: Lowering, op: Receive) -> None:
     cursor = reading(state, op.pipe)
+    if cursor.pipe.engine == "threads":
+        state.barrier()
+        return
     if cursor.pipe.engine == "cp.async":
         state.text.asm([], f"cp.async.wait_group {op.pending};", "~{memory}", [])
         if op.fenced:
@@ -186,10 +196,13 @@ def _receive(state: Lowering, op: Receive) -> None:
 
 @rule(Slot, RULES)
 def _slot(state: Lowering, op: Slot) -> None:
-    cursor = reading(state, op.pipe)
-    size = op.ring.type.size * op.ring.type.elem.bytes
-    offset = state.text.op(f"mul nuw nsw i32 {cursor.slot}, {size}")
-    state.places[op.result] = state.plus(offset, state.places[op.ring])
+    state.places[op.result] = reading(state, op.pipe).place(op.ring)
+
+
+@rule(Deposit, RULES)
+def _deposit(state: Lowering, op: Deposit) -> None:
+    store_tile(state, plan_deposit(op), op.value, filling(state, op.pipe).place(op.ring))
+    state.machine.publish_shared(state)
 
 
 @rule(Release, RULES)

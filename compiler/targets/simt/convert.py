@@ -71,13 +71,18 @@ def _local_load(state: Lowering, plan: LocalLoad, op: ConvertLayout) -> None:
 
 def _local_store(state: Lowering, plan: LocalStore, op: ConvertLayout) -> None:
     start = state.scratch(op)
-    writes = addresses(state, plan.write, start)
-    for i, group in enumerate(plan.write.registers):
-        store_registers(state, op.x, group, writes(i))
+    store_tile(state, plan, op.x, start)
     if not op.unfinished:
         state.machine.publish_shared(state)
         state.barrier()
     state.places[op.result] = str(start)
+
+
+def store_tile(state: Lowering, plan: LocalStore, value: Value, start: int | str) -> None:
+    """Write ``value`` to byte ``start`` of shared memory."""
+    writes = addresses(state, plan.write, start)
+    for i, group in enumerate(plan.write.registers):
+        store_registers(state, value, group, writes(i))
 
 
 # Shared memory -----------------------------------------------------------------------------------------------

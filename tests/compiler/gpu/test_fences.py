@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import Pipe, Release
+from deuteron.compiler.gpu.asynchronous import Advance, Deposit, Pipe, Release
 from deuteron.compiler.targets import Target
 
 PRODUCT = """
@@ -34,7 +34,7 @@ def releases(to_gpu, a: str, b: str, target: str) -> list[tuple[str, bool]]:
     [
         ("a", "b", "cuda:90a", ("tma", False)),
         ("a + a", "b", "cuda:90a", ("tma", True)),
-        ("a", "b + b", "cuda:90a", ("tma", True)),
+        ("a", "b + b + k", "cuda:80", ("cp.async", False)),
         ("a", "tl.trans(b)", "cuda:90a", ("tma", False)),
         ("a", "b", "cuda:120", ("tma", True)),
         ("a", "b", "cuda:80", ("cp.async", False)),
@@ -43,3 +43,16 @@ def releases(to_gpu, a: str, b: str, target: str) -> list[tuple[str, bool]]:
 def test_only_what_threads_read_is_fenced(to_gpu, a: str, b: str, target: str, expected: tuple[str, bool]) -> None:
     assert "tma" in Target.parse(target).features or expected[0] == "cp.async"
     assert set(releases(to_gpu, a, b, target)) == {expected}
+
+
+def test_a_release_behind_a_deposit_leaves_the_fence_to_it(to_gpu) -> None:
+    """Threads read the slot of b, and write what they make of it for the tensor cores."""
+    function = to_gpu(PRODUCT.format(a="a", b="b + b"), TYPES, {"N": 64}, target="cuda:90a")
+    blocks = [block.ops for block in function.body.nest() if any(isinstance(op, Deposit) for op in block.ops)]
+    assert len(blocks) == 2  # before the loop and in it
+    for ops in blocks:
+        (at,) = [i for i, op in enumerate(ops) if isinstance(op, Deposit)]
+        release = next(op for op in ops[at:] if isinstance(op, Release))
+        assert isinstance(ops[at + 1], Advance) and ops[at + 2] is release
+        assert release.pipe.op.engine == "tma" and not release.fenced
+    assert set(releases(to_gpu, "a", "b + b", "cuda:90a")) == {("tma", False), ("threads", False)}
