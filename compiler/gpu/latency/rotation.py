@@ -126,8 +126,9 @@ class _Late:
         return tuple(op for op in made if op is not None)
 
     def registers(self, threads: int) -> int:
-        """Of a thread, for the accumulators and for the operand, of which there are two for a while."""
-        operand = 2 * self.operand.type.size * self.operand.type.elem.bytes // 4
+        """Of a thread, for the accumulators and for the operand, of which there are two for a while where it is handed
+        on in registers."""
+        operand = (1 + len(self.handed_on)) * self.operand.type.size * self.operand.type.elem.bytes // 4
         return (self.sums + operand) // threads
 
 

@@ -35,6 +35,10 @@ _SMALLEST_COPY = 4
 #: Whose author asks for fewer slots than that wants no copies ahead. Where no more than one fits, it is still better
 #: filled by copies than by way of registers.
 FEWEST_SLOTS = 2
+#: More slots where the product before still reads one when the operand of the next product is made. 4096^3 with int8
+#: weights in tiles of 128 by 128 takes 541 us with two slots, 320 with three and 285 with four (one H200,
+#: benchmarks/results/2026-11-28-h200-pairs/slots.txt).
+SLOTS_IN_USE = 1
 #: Bytes that the accesses have at least by which threads move small boxes; narrower ones are too many.
 _LEAST_WIDTH = 8
 
@@ -106,15 +110,23 @@ class Finder:
                 by_product.setdefault(products_of(op.result, self.used)[0], []).append(source)
         if not by_product:
             return None
+        prepared = slots >= FEWEST_SLOTS and self._is_prepared(loop, by_product)
         groups: list[Group] = []
-        alone = len(by_product) == 1 and slots >= FEWEST_SLOTS
         for product, sources in by_product.items():
             for engine in ("tma", "cp.async"):
                 same = [s for s in sources if _by_engine(s) == (engine == "tma")]
-                apart = alone and engine == "tma" and self.of_warp_group(product)
-                parts = _by_reader(same, product) if apart else [same]
+                parts = _by_reader(same, product) if prepared else [same]
                 groups += [Group(tuple(part), engine) for part in parts if part]
-        return Stream(loop, tuple(groups), slots)
+        return Stream(loop, tuple(groups), min(asked + SLOTS_IN_USE, self.limit) if prepared else slots)
+
+    def _is_prepared(self, loop: For, by_product: dict[Dot, list[Streamed]]) -> bool:
+        """Whether threads make the right operand of the only product, one of warp groups that are added up, of what the
+        copy engine brings: they do that under the product before (:mod:`..latency.rotation`)."""
+        (product, sources), *more = by_product.items()
+        brought = [s.load.result for s in sources]
+        made = len(brought) > 1 and unpermuted(product.a) in brought and unpermuted(product.b) not in brought
+        alone = not more and product.acc in loop.body.args and self.of_warp_group(product)
+        return made and alone and all(map(_by_engine, sources))
 
     def _source(self, load: BlockLoad | Load, loop: For, *, small: bool) -> Streamed | None:
         products = products_of(load.result, self.used)
@@ -175,11 +187,9 @@ def _by_engine(source: Streamed) -> bool:
 
 
 def _by_reader(sources: list[Streamed], product: Dot) -> list[list[Streamed]]:
-    """What ``product`` reads itself as its left operand, and what threads make the right one of. The latter is received
-    and released earlier: it is made under the product before (:mod:`..latency.rotation`)."""
-    made = unpermuted(product.b) not in [s.load.result for s in sources]
-    left = [s for s in sources if made and s.load.result is unpermuted(product.a)]
-    return [left, [s for s in sources if s not in left]]
+    """What ``product`` reads itself, and what threads read, which is received and released earlier."""
+    read = [s for s in sources if s.load.result is unpermuted(product.a)]
+    return [read, [s for s in sources if s not in read]]
 
 
 def _pads_with_zeros(load: Load) -> bool:

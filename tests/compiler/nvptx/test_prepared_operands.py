@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from deuteron.compiler.gpu.asynchronous import Deposit
+from deuteron.compiler.gpu.asynchronous import Deposit, Pipe
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.nvptx import emit_ptx
 
@@ -28,6 +28,7 @@ CONSTANTS = "BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr"
 ROWS = "y = tl.load(b + (start + k)[:, None] * N + n[None, :])"
 COLUMNS = "y = tl.load(b + n[:, None] * K + (start + k)[None, :])"
 SCALED = ROWS + "; scale = tl.load(s + start // BK)"
+SIGNATURE = {"a": "*bf16:16", "b": "*i8:16", "s": "*fp32:16", "c": "*fp32:16", **dict.fromkeys("MNK", "i32:16")}
 FORMS = {
     "cast": (ROWS, "y.to(tl.bfloat16)"),
     "of columns": (COLUMNS, "tl.trans(y.to(tl.bfloat16))"),
@@ -45,9 +46,8 @@ def test_products_are_right_however_long_their_loops_are(
     from_text, run_function, form: str, warps: int, slots: int, blocks: tuple[int, int, int]
 ) -> None:
     load, operand = FORMS[form]
-    signature = {"a": "*bf16:16", "b": "*i8:16", "s": "*fp32:16", "c": "*fp32:16", **dict.fromkeys("MNK", "i32:16")}
     text = KERNEL.format(constants=CONSTANTS, load=load, operand=operand)
-    made = from_text(text, signature, dict(zip(("BM", "BN", "BK"), blocks, strict=True)), warps=warps, num_stages=slots)
+    made = from_text(text, SIGNATURE, dict(zip(("BM", "BN", "BK"), blocks, strict=True)), warps=warps, num_stages=slots)
     assert any(isinstance(op, Deposit) for op in made.gpu("cuda:90a").walk())
     rng = np.random.default_rng(warps)
     m, n = 2 * blocks[0], 2 * blocks[1]
@@ -66,9 +66,21 @@ def test_products_are_right_however_long_their_loops_are(
 def test_what_threads_wrote_is_fenced_before_the_tensor_cores_read_it(from_text) -> None:
     """Stores go through the generic proxy, and wgmma reads through the asynchronous one (PTX ISA, "Proxies")."""
     load, operand = FORMS["cast"]
-    signature = {"a": "*bf16:16", "b": "*i8:16", "s": "*fp32:16", "c": "*fp32:16", **dict.fromkeys("MNK", "i32:16")}
     text = KERNEL.format(constants=CONSTANTS, load=load, operand=operand)
-    ptx = emit_ptx(from_text(text, signature, {"BM": 64, "BN": 64, "BK": 64}).program(), Target.parse("cuda:90a"))
+    ptx = emit_ptx(from_text(text, SIGNATURE, {"BM": 64, "BN": 64, "BK": 64}).program(), Target.parse("cuda:90a"))
     kinds = re.findall(r"st\.shared|fence\.proxy\.async|bar\.sync|mbarrier\.arrive|wgmma\.mma", ptx)
     after = [kind for before, kind in itertools.pairwise(kinds) if before == "st.shared" != kind]
     assert after[:2] == ["fence.proxy.async"] * 2
+
+
+@pytest.mark.parametrize(
+    ("operand", "acc", "slots"), [("y.to(tl.bfloat16)", "acc", 4), ("y.to(tl.bfloat16)", "acc * 2", 3)]
+)
+def test_rings_have_a_slot_more_for_what_the_product_before_reads(
+    from_text, operand: str, acc: str, slots: int
+) -> None:
+    text = KERNEL.format(constants=CONSTANTS, load=ROWS, operand=operand).replace(", acc)", f", {acc})")
+    function = from_text(text, SIGNATURE, {"BM": 64, "BN": 64, "BK": 64}, num_stages=3).gpu("cuda:90a")
+    pipes = [op for op in function.walk() if isinstance(op, Pipe)]
+    assert {pipe.slots for pipe in pipes if pipe.engine == "tma"} == {slots}
+    assert sum(pipe.engine == "threads" for pipe in pipes) == (slots == 4)
