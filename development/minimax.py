@@ -70,6 +70,13 @@ def _cos_tail(z: Array) -> Array:
     return _series(z, [(-1) ** k / math.factorial(2 * k + 4) for k in range(10)])
 
 
+def _tan_tail(z: Array) -> Array:
+    """(tan(r) - r) / r**3 with z = r**2."""
+    r = np.sqrt(np.maximum(z, 1e-3))
+    series = _series(z, [1 / 3, 2 / 15, 17 / 315, 62 / 2835, 1382 / 155925])
+    return np.where(z < 1e-3, series, (np.tan(r) - r) / r**3)
+
+
 def _tanh_tail(z: Array) -> Array:
     """(tanh(r) - r) / r**3 with z = r**2."""
     r = np.sqrt(np.maximum(z, 1e-4))
@@ -109,8 +116,9 @@ FITS: dict[str, Fit] = {
     "EXP2": Fit(np.exp2, lambda x: np.exp2(-x), -0.5001, 0.5001, 6),
     "LOG_TAIL": Fit(_log1p_tail, lambda x: x**2, *_HALF_OCTAVE, 7),
     "LOG2_TAIL": Fit(_log2_tail, lambda x: np.abs(x), *_HALF_OCTAVE, 9),
-    "SIN_TAIL": Fit(_sin_tail, lambda z: z, 0.0, _QUARTER, 3),
-    "COS_TAIL": Fit(_cos_tail, lambda z: z**2, 0.0, _QUARTER, 3),
+    "SIN_TAIL": Fit(_sin_tail, lambda z: z, 0.0, _QUARTER, 2),
+    "COS_TAIL": Fit(_cos_tail, lambda z: z**2, 0.0, _QUARTER, 2),
+    "TAN_TAIL": Fit(_tan_tail, lambda z: z, 0.0, _QUARTER, 5),
     "TANH_TAIL": Fit(_tanh_tail, lambda z: z, 0.0, 1.0938**2, 6),
     "ERF_RATIO": Fit(_erf_ratio, _one, 0.0, 0.8204**2, 5),
     "ATAN_TAIL": Fit(_atan_tail, lambda z: z, 0.0, 1.02, 8),

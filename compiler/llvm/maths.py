@@ -1,8 +1,8 @@
 """Mathematical functions in arithmetic that every target has, for f32 and f64, scalar or vector.
 
-exp, exp2, exp10, log, log2, log10, sin, cos, atan, atan2, tanh, erf and pow, within 2 units in the last place (erf of
-f64 within 4; tests/compiler/llvm and tests/compiler/arithmetic measure them), with NaN, infinities, zeros and denormals
-as IEEE 754 and C ask. The polynomials are fitted by development/minimax.py.
+exp, exp2, exp10, log, log2, log10, sin, cos, tan, atan, atan2, tanh, erf and pow, within 2 units in the last place (tan
+within 3, erf of f64 within 4; tests/compiler/llvm and tests/compiler/arithmetic measure them), with NaN, infinities,
+zeros and denormals as IEEE 754 and C ask. The polynomials are fitted by development/minimax.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from . import coefficients as c
 from .angles import arc_tangent, arc_tangent_of_two
 from .powers import LN2, LOG2_E, decomposed, exp10, log1p_tail, log10, logarithm_edges, power, short
 from .reals import F32, F64, Arithmetic
-from .trigonometry import emit_sine
+from .trigonometry import emit_sine, emit_tangent
 from .typed import Emitter, Typed
 
 
@@ -23,6 +23,8 @@ def emit(e: Emitter, name: str, x: Typed, *others: Typed) -> Typed:
     real = F64 if x.element == "double" else F32
     if name in ("sin", "cos"):
         return emit_sine(plain, x, cosine=name == "cos")
+    if name == "tan":
+        return emit_tangent(plain, x)
     m = Arithmetic(plain, real, x.type)
     return _OF_TWO[name](m, x, *others) if others else _FUNCTIONS[name](m, x)
 
@@ -121,4 +123,4 @@ _FUNCTIONS: dict[str, Callable[[Arithmetic, Typed], Typed]] = {
 _OF_TWO: dict[str, Callable[[Arithmetic, Typed, Typed], Typed]] = {"atan2": arc_tangent_of_two, "pow": power}
 
 #: Every function of one operand that :func:`emit` knows.
-NAMES = (*_FUNCTIONS, "sin", "cos")
+NAMES = (*_FUNCTIONS, "sin", "cos", "tan")

@@ -1,4 +1,4 @@
-"""Sine and cosine of any argument.
+"""Sine, cosine and tangent of any argument.
 
 Up to :data:`LIMIT` the multiple of pi/2 is taken off in three parts (Cody and Waite, "Software Manual for the
 Elementary Functions", 1980), with fma. Larger arguments are multiplied by the digits of 2/pi that matter (Payne and
@@ -9,84 +9,115 @@ from __future__ import annotations
 
 from . import coefficients as c
 from .text import FunctionText
-from .typed import Emitter, Typed, constant, overload_name
+from .typed import Emitter, Typed, constant, overload_name, with_element
 
-#: Largest argument of the short reduction: k * (error of three parts of pi/2) stays below 2**-60.
+#: Largest argument of the short reduction: k * (error of three parts of pi/2) stays below 2**-58.
 LIMIT = {"float": 32768.0, "double": 1048576.0}
 
-# pi/2 as a sum: three f32, three f64.
+# pi/2 as a sum: three f32, three f64. All are positive: what is left of -0 is -0.
 _PARTS = {
-    "float": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100059819e-15),
-    "double": (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33),
+    "float": (1.570796251296997, 7.549789415861596e-08, 5.390302953474238e-15),
+    "double": (1.5707963267948966, 6.123233995736765e-17, 1.082856673921914e-32),
 }
 _LARGE = "deuteron_reduce_large"
 _TABLE = "deuteron_two_over_pi"
 
 
 def emit_sine(e: Emitter, x: Typed, *, cosine: bool) -> Typed:
-    """A call of the module's own sin or cos for the type of ``x``."""
-    name = f"deuteron_{'cos' if cosine else 'sin'}_{overload_name(x.type)}"
-    header = f"define internal {x.type} @{name}({x.type} %x) nounwind"
+    """sin(x) or cos(x)."""
+    quadrant, r = _reduced(e, x)
+    sine, other = _sine(e, r), _cosine(e, r)
+    if cosine:
+        quadrant = e.binary("add", quadrant, constant(quadrant.type, 1))
+    made = e.select(_has(e, quadrant, 1), other, sine)
+    return e.select(_has(e, quadrant, 2), e.fneg(made), made)
+
+
+def emit_tangent(e: Emitter, x: Typed) -> Typed:
+    """tan(x): of f32 a polynomial, or what -1 is divided by it."""
+    quadrant, r = _reduced(e, x)
+    odd = _has(e, quadrant, 1)
+    if x.element == "float":
+        z = e.floating("fmul", r, r)
+        made = e.fma(e.floating("fmul", z, r), _polynomial(e, z, c.TAN_TAIL), r)
+        return e.select(odd, e.fneg(e.reciprocal(made)), made)
+    sine, other = _sine(e, r), _cosine(e, r)
+    return e.floating("fdiv", e.select(odd, other, sine), e.select(odd, e.fneg(sine), other))
+
+
+def _reduced(e: Emitter, x: Typed) -> tuple[Typed, Typed]:
+    """(quadrant as an integer, of which the last two bits count; x - quadrant * pi/2), by a call of the module's own
+    function for the type of ``x``: where sine and cosine of one number are computed, LLVM calls it once."""
+    integer = with_element(x.type, "i32" if x.element == "float" else "i64")
+    pair = f"{{ {integer}, {x.type} }}"
+    name = f"deuteron_reduce_{overload_name(x.type)}"
+    header = f"define internal {pair} @{name}({x.type} %x) nounwind willreturn memory(none)"
     module = e.function.module
     if all(f.header != header for f in module.functions):
-        _define(FunctionText(module, header), x.type, cosine=cosine)
-    return Typed(x.type, e.function.op(f"call {x.type} @{name}({x})"))
+        _define(FunctionText(module, header), x.type, integer)
+    called = e.function.op(f"call {pair} @{name}({x})")
+    return _parts(e, pair, called)
 
 
-def _define(function: FunctionText, type: str, *, cosine: bool) -> None:
+def _parts(e: Emitter, pair: str, value: str) -> tuple[Typed, Typed]:
+    types = pair.strip("{} ").rsplit(", ", 1)
+    first, second = (e.function.op(f"extractvalue {pair} {value}, {i}") for i in range(2))
+    return Typed(types[0], first), Typed(types[1], second)
+
+
+def _pair(e: Emitter, first: Typed, second: Typed) -> Typed:
+    type = f"{{ {first.type}, {second.type} }}"
+    value = e.function.op(f"insertvalue {type} poison, {first}, 0")
+    return Typed(type, e.function.op(f"insertvalue {type} {value}, {second}, 1"))
+
+
+def _define(function: FunctionText, type: str, integer: str) -> None:
     e = Emitter(function)
     x = Typed(type, "%x")
-    limit = constant(type, LIMIT[x.element])
     function.label("entry")
-    # A large argument would overflow the quadrant; 0 gives it a harmless one until the slow way takes over.
-    large = e.compare("ugt", e.intrinsic("fabs", x), limit)
-    small = e.select(large, constant(type, 0.0), x)
-    quadrant, rest = _reduce_small(e, small)
-    fast = _by_quadrant(e, quadrant, rest, cosine=cosine)
-    if not cosine:  # sin(-0) is -0
-        fast = e.select(e.compare("oeq", x, constant(type, 0.0)), x, fast)
+    fast = _reduce_small(e, x)
+    large = e.compare("ogt", e.intrinsic("fabs", x), constant(type, LIMIT[x.element]))
     some = large
     if large.lanes:
         reduced = function.call("i1", f"llvm.vector.reduce.or.v{large.lanes}i1", [(large.type, large.name)])
         some = Typed("i1", reduced)
     function.do(f"br {some}, label %slow, label %done")
     function.label("slow")
-    slow = _one_by_one(e, x, fast, large, cosine=cosine)
+    slow = _one_by_one(e, x, fast, large) if x.lanes else _reduce_large(e, x)
     function.do("br label %done")
     function.label("done")
-    result = function.op(f"phi {type} [ {fast.name}, %entry ], [ {slow.name}, %{slow_end(x)} ]")
-    function.do(f"ret {type} {result}")
+    end = "after" if x.lanes else "slow"
+    made = [
+        Typed(quick.type, function.op(f"phi {quick.type} [ {quick.name}, %entry ], [ {long.name}, %{end} ]"))
+        for quick, long in zip(fast, slow, strict=True)
+    ]
+    function.do(f"ret {_pair(e, *made)}")
 
 
-def slow_end(x: Typed) -> str:
-    """The block in which the slow way ends."""
-    return "after" if x.lanes else "slow"
-
-
-def _one_by_one(e: Emitter, x: Typed, fast: Typed, large: Typed, *, cosine: bool) -> Typed:
-    """Large lanes by the long reduction, in a loop for vectors."""
+def _one_by_one(e: Emitter, x: Typed, fast: tuple[Typed, Typed], large: Typed) -> tuple[Typed, Typed]:
+    """Large lanes by the long reduction, in a loop."""
     function = e.function
-    if not x.lanes:
-        return _large_sine(e, x, cosine=cosine)
     function.do("br label %lane")
     function.label("lane")
-    count = f"{x.lanes}"
     function.do("%i = phi i32 [ 0, %slow ], [ %following, %next ]")
-    function.do(f"%sofar = phi {x.type} [ {fast.name}, %slow ], [ %merged, %next ]")
+    sofar = [
+        Typed(quick.type, function.op(f"phi {quick.type} [ {quick.name}, %slow ], [ %merged{n}, %next ]"))
+        for n, quick in enumerate(fast)
+    ]
     flag = function.op(f"extractelement {large}, i32 %i")
     function.do(f"br i1 {flag}, label %long, label %next")
     function.label("long")
-    one = Typed(x.element, function.op(f"extractelement {x}, i32 %i"))
-    made = _large_sine(e, one, cosine=cosine)
-    put = function.op(f"insertelement {x.type} %sofar, {made}, i32 %i")
+    one = _reduce_large(e, Typed(x.element, function.op(f"extractelement {x}, i32 %i")))
+    put = [function.op(f"insertelement {all}, {part}, i32 %i") for all, part in zip(sofar, one, strict=True)]
     function.do("br label %next")
     function.label("next")
-    function.do(f"%merged = phi {x.type} [ %sofar, %lane ], [ {put}, %long ]")
+    for n, (before, after) in enumerate(zip(sofar, put, strict=True)):
+        function.do(f"%merged{n} = phi {before.type} [ {before.name}, %lane ], [ {after}, %long ]")
     function.do("%following = add i32 %i, 1")
-    more = function.op(f"icmp ne i32 %following, {count}")
+    more = function.op(f"icmp ne i32 %following, {x.lanes}")
     function.do(f"br i1 {more}, label %lane, label %after")
     function.label("after")
-    return Typed(x.type, "%merged")
+    return Typed(fast[0].type, "%merged0"), Typed(fast[1].type, "%merged1")
 
 
 def _reduce_small(e: Emitter, x: Typed) -> tuple[Typed, Typed]:
@@ -100,26 +131,31 @@ def _reduce_small(e: Emitter, x: Typed) -> tuple[Typed, Typed]:
     return e.cast("bitcast", shifted, "i32" if single else "i64"), x
 
 
-def _by_quadrant(e: Emitter, quadrant: Typed, r: Typed, *, cosine: bool) -> Typed:
-    """sin or cos of r + quadrant * pi/2, |r| <= pi/4."""
-    single = r.element == "float"
+def _has(e: Emitter, quadrant: Typed, bit: int) -> Typed:
+    """i1: whether ``bit`` of the quadrant is set."""
+    found = e.binary("and", quadrant, constant(quadrant.type, bit))
+    return e.compare("ne", found, constant(quadrant.type, 0))
+
+
+def _sine(e: Emitter, r: Typed) -> Typed:
+    """sin(r) of |r| <= pi/4."""
     z = e.floating("fmul", r, r)
-    sine = e.fma(e.floating("fmul", z, r), _polynomial(e, z, c.SIN_TAIL if single else c.SIN_TAIL_64), r)
+    cube = e.fma(z, r, constant(r.type, 0.0))  # of -0 it is 0: it is multiplied by negative numbers, and -0 - 0 is -0
+    return e.fma(cube, _polynomial(e, z, c.SIN_TAIL if r.element == "float" else c.SIN_TAIL_64), r)
+
+
+def _cosine(e: Emitter, r: Typed) -> Typed:
+    """cos(r) of |r| <= pi/4."""
+    z = e.floating("fmul", r, r)
+    if r.element == "float":
+        return _polynomial(e, z, (1.0, -0.5, *c.COS_TAIL))
     # 1 - z/2 is rounded; what it lost is added back with the small terms.
     half = e.floating("fmul", z, constant(z.type, 0.5))
     one = constant(z.type, 1.0)
     upper = e.floating("fsub", one, half)
     lost = e.floating("fsub", e.floating("fsub", one, upper), half)
-    tail = _polynomial(e, z, c.COS_TAIL if single else c.COS_TAIL_64)
-    other = e.floating("fadd", upper, e.fma(e.floating("fmul", z, z), tail, lost))
-    if cosine:
-        quadrant = e.binary("add", quadrant, constant(quadrant.type, 1))
-    odd = e.binary("and", quadrant, constant(quadrant.type, 1))
-    swap = e.compare("ne", odd, constant(quadrant.type, 0))
-    made = e.select(swap, other, sine)
-    second = e.binary("and", quadrant, constant(quadrant.type, 2))
-    negative = e.compare("ne", second, constant(quadrant.type, 0))
-    return e.select(negative, e.fneg(made), made)
+    tail = _polynomial(e, z, c.COS_TAIL_64)
+    return e.floating("fadd", upper, e.fma(e.floating("fmul", z, z), tail, lost))
 
 
 def _polynomial(e: Emitter, x: Typed, coefficients: tuple[float, ...]) -> Typed:
@@ -129,17 +165,17 @@ def _polynomial(e: Emitter, x: Typed, coefficients: tuple[float, ...]) -> Typed:
     return total
 
 
-def _large_sine(e: Emitter, x: Typed, *, cosine: bool) -> Typed:
-    """sin or cos of one large argument, computed in f64."""
+def _reduce_large(e: Emitter, x: Typed) -> tuple[Typed, Typed]:
+    """(quadrant, rest) of one large argument, computed in f64."""
     module = e.function.module
-    header = f"define internal {{ i64, double }} @{_LARGE}(double %x) noinline nounwind"
+    header = f"define internal {{ i64, double }} @{_LARGE}(double %x) noinline nounwind willreturn memory(none)"
     if all(f.header != header for f in module.functions):
         _define_large(FunctionText(module, header))
-    wide = e.cast("fpext", x, "double")
-    pair = e.function.op(f"call {{ i64, double }} @{_LARGE}({wide})")
-    quadrant = Typed("i64", e.function.op(f"extractvalue {{ i64, double }} {pair}, 0"))
-    rest = Typed("double", e.function.op(f"extractvalue {{ i64, double }} {pair}, 1"))
-    return e.cast("fptrunc", _by_quadrant(e, quadrant, rest, cosine=cosine), x.element)
+    called = e.function.op(f"call {{ i64, double }} @{_LARGE}({e.cast('fpext', x, 'double')})")
+    quadrant, rest = _parts(e, "{ i64, double }", called)
+    if x.element == "double":
+        return quadrant, rest
+    return e.cast("trunc", quadrant, "i32"), e.cast("fptrunc", rest, "float")
 
 
 def _define_large(function: FunctionText) -> None:
@@ -191,6 +227,4 @@ def _define_large(function: FunctionText) -> None:
     quadrant = e.select(negative, e.binary("sub", i64(0), quadrant), quadrant)
     r = e.select(negative, e.fneg(r), r)
     r = e.select(finite, r, constant("double", float("nan")))
-    pair = function.op(f"insertvalue {{ i64, double }} poison, {quadrant}, 0")
-    pair = function.op(f"insertvalue {{ i64, double }} {pair}, {r}, 1")
-    function.do(f"ret {{ i64, double }} {pair}")
+    function.do(f"ret {_pair(e, quadrant, r)}")

@@ -123,6 +123,10 @@ class Cos(FloatUnary, mnemonic="cos"):
     """Cosine of radians."""
 
 
+class Tan(FloatUnary, mnemonic="tan"):
+    """Tangent of radians."""
+
+
 class Atan(FloatUnary, mnemonic="atan"):
     """Arc tangent in radians."""
 

@@ -49,6 +49,17 @@ def _pick_bytes(low: Array, high: Array, places: Array) -> Array:
     return np.ascontiguousarray(np.take_along_axis(pool, picks, axis=1)).view(np.int32)[:, 0]
 
 
+def _reduced(x: Array) -> tuple[Array, Array]:
+    """(q, r) with x = q pi/2 + r modulo 2 pi and r of magnitude pi/4 or less, as integers and floats as wide as ``x``,
+    by way of sine and cosine in 80 bits."""
+    with np.errstate(all="ignore"):
+        s, c = (function(x.astype(np.longdouble)) for function in (np.sin, np.cos))
+        flat = np.abs(s) <= np.abs(c)
+        quadrant = np.where(flat, np.where(c < 0, 2, 0), np.where(s < 0, 3, 1))
+        rest = np.where(flat, np.arctan(s / c), np.arctan(-c / s))
+    return quadrant.astype(f"i{x.itemsize}"), rest.astype(x.dtype)
+
+
 def _exp2(x: Array) -> Array:
     """Rounded once: what NumPy makes of f32 differs from processor to processor."""
     with np.errstate(all="ignore"):
@@ -97,7 +108,7 @@ _FLOATS = {
     np.dtype(np.float32): F32,
     np.dtype(np.float64): F64,
 }
-_FUNCTIONS: dict[str, Callable[..., Array]] = {
+_FUNCTIONS: dict[str, Callable[..., Array | tuple[Array, ...]]] = {
     "llvm.fabs": np.abs,
     "llvm.floor": np.floor,
     "llvm.ceil": np.ceil,
@@ -128,10 +139,8 @@ _FUNCTIONS: dict[str, Callable[..., Array]] = {
     "llvm.nvvm.sqrt.rn.f": np.sqrt,
     "llvm.nvvm.rsqrt.approx.f": lambda x: (1 / np.sqrt(x.astype(np.float64))).astype(np.float32),
     # Functions that the templates of compiler/llvm define in the module; their own tests measure them.
-    "deuteron_sin_f32": lambda x: np.sin(x.astype(np.float64)),
-    "deuteron_cos_f32": lambda x: np.cos(x.astype(np.float64)),
-    "deuteron_sin_f64": np.sin,
-    "deuteron_cos_f64": np.cos,
+    "deuteron_reduce_f32": _reduced,
+    "deuteron_reduce_f64": _reduced,
     "deuteron_fmod_f32": np.fmod,
     "deuteron_fmod_f64": np.fmod,
 }
@@ -161,12 +170,13 @@ def parse_call(name: str, body: str) -> Step:
     function = {**_FUNCTIONS, **_SHUFFLES}.get(callee.rsplit(".", 1)[0]) or _FUNCTIONS.get(callee)
     if function is None:
         raise SimulationError(f"the simulator does not know @{callee}")
-    dtype = split_type(returns)[1]
+    dtype = None if returns == "}" else split_type(returns)[1]
 
     def step(warp: Warp) -> None:
         if together:
             warp.require_all_lanes("a shuffle")
-        warp.env[name] = function(*(x(warp.env) for x in inputs)).astype(dtype)
+        made = function(*(x(warp.env) for x in inputs))
+        warp.env[name] = made if isinstance(made, tuple) else made.astype(dtype)
 
     return step
 

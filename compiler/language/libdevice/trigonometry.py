@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.types import F32, F64
+from ...ir.types import F64
+from ...tile import elementwise as ew
 from ..arithmetic import cast_to, constant, where
 from ..builtin import builtin
 from ..maths import abs, copysign, cos, div_rn, floor, isinf, rint, sin, sqrt_rn
-from ..tensor import Operand, tensor
+from ..tensor import Operand, emit, tensor
 from .bits import by_type, polynomial, real, sum_rn, two_sum, with_sign_of
 from .coefficients import ASIN_TAIL, ASIN_TAIL_F32
 from .joined import fma
@@ -69,9 +70,7 @@ def cospi(x: Operand) -> tensor:
 @builtin
 def tan(x: Operand) -> tensor:
     """Tangent of radians in the float type of ``x`` (integers: f32)."""
-    x = real(x, "tan")
-    wide = x if x.dtype == F64 else cast_to(x, F32)
-    return cast_to(where(wide == 0, wide, div_rn(sin(wide), cos(wide))), x.dtype)
+    return emit(ew.Tan(real(x, "tan").value))
 
 
 def _arc(x: tensor) -> tuple[tensor, tensor]:

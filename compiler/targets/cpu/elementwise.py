@@ -261,8 +261,8 @@ def rsqrt(e: Emitter, op: Op, x: Typed) -> Typed:
 
 
 @rules(
-    *(ops.Exp, ops.Exp2, ops.Exp10, ops.Log, ops.Log2, ops.Log10, ops.Sin, ops.Cos, ops.Atan, ops.Tanh, ops.Erf),
-    *(ops.Pow, ops.Atan2),
+    *(ops.Exp, ops.Exp2, ops.Exp10, ops.Log, ops.Log2, ops.Log10, ops.Sin, ops.Cos, ops.Tan, ops.Atan, ops.Tanh),
+    *(ops.Erf, ops.Pow, ops.Atan2),
 )
 def function(e: Emitter, op: Op, *operands: Typed) -> Typed:
     return _in_float(e, _scalar(op), lambda *wide: maths.emit(e, op.mnemonic, *wide), *operands)

@@ -36,6 +36,7 @@ _COSTS: dict[type[Op], float] = {
     ops.Log10: 12,
     ops.Sin: 14,
     ops.Cos: 14,
+    ops.Tan: 16,
     ops.Atan: 14,
     ops.Atan2: 18,
     ops.Pow: 40,

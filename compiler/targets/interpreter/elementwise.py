@@ -35,6 +35,7 @@ UNARY: dict[type[Op], Callable[[Array], Array]] = {
     e.Log10: _f64(np.log10),
     e.Sin: _f64(np.sin),
     e.Cos: _f64(np.cos),
+    e.Tan: _f64(np.tan),
     e.Atan: _f64(np.arctan),
     e.Tanh: _f64(np.tanh),
     e.Erf: _f64(lambda x: np.asarray(_erf(x), np.float64)),

@@ -182,7 +182,7 @@ TOLERANCE = {"f32": 2.5e-7, "f64": 2e-15, "f16": 1e-3, "bf16": 8e-3}
 @pytest.mark.parametrize(
     "kind",
     [
-        *(e.Exp, e.Exp2, e.Exp10, e.Log, e.Log2, e.Log10, e.Sin, e.Cos, e.Atan, e.Tanh, e.Erf),
+        *(e.Exp, e.Exp2, e.Exp10, e.Log, e.Log2, e.Log10, e.Sin, e.Cos, e.Tan, e.Atan, e.Tanh, e.Erf),
         *(e.Sqrt, e.Rsqrt),
     ],
 )

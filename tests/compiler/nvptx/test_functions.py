@@ -1,0 +1,36 @@
+"""What functions of f32 take on GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+import deuteron
+import deuteron.language as tl
+
+libdevice = tl.extra.cuda.libdevice
+#: One a thread.
+SIZE = 128
+
+
+@deuteron.jit
+def function(x, o, NAME: tl.constexpr):
+    i = tl.arange(0, 128)
+    f = tl.load(x + i)
+    if NAME == "sin * cos":
+        y = tl.sin(f) * tl.cos(f)
+    elif NAME == "tan":
+        y = libdevice.tan(f)
+    tl.store(o + i, y)
+
+
+def ptx_of(name: str) -> str:
+    signature = {"x": "*fp32", "o": "*fp32"}
+    made = deuteron.compile(function, signature, {"NAME": name}, target="cuda:90a", stop_after="ptx")
+    return str(made.asm["ptx"])
+
+
+@pytest.mark.parametrize("name", ["sin * cos", "tan"])
+def test_circular_functions_of_one_number_reduce_it_once(name: str) -> None:
+    body = ptx_of(name).split(".entry")[1]
+    assert body.count("call.uni") == 1  # for large arguments alone
+    assert "div." not in body
