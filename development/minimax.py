@@ -277,6 +277,24 @@ def _inverse_erf_tail(t: Array) -> Array:
     return np.asarray(_elementwise(lambda y: -quantile(y / 2) / math.sqrt(2))(square / (1 + x)) / x)
 
 
+def _log_gamma_slope(y: Array) -> Array:
+    """log(gamma(x)) / ((x - 1) (x - 2)) with x = y + 2."""
+    return np.asarray(_elementwise(math.lgamma)(y + 2) / ((y + 1) * y))
+
+
+def _log_gamma_rest(z: Array) -> Array:
+    """What Stirling's formula lacks of the logarithm of the gamma function, times x, with z = x**-2; by its series for
+    large x."""
+    x = 1 / np.sqrt(np.maximum(z, 1e-4))
+    lacking = _elementwise(math.lgamma)(x) - (x - 0.5) * np.log(x) + x - math.log(2 * math.pi) / 2
+    return np.where(z < 1e-4, _series(z, [1 / 12, -1 / 360, 1 / 1260]), lacking * x)
+
+
+def _sine_of_turns(z: Array) -> Array:
+    """sin(pi r) / (pi r) with z = r**2, times 2**64."""
+    return np.asarray(np.sinc(np.sqrt(z)) * 2.0**64)
+
+
 def _asin_tail(z: Array) -> Array:
     return _series(z, [float(_asin_term(k)) for k in range(40)])
 
@@ -292,6 +310,9 @@ LIBDEVICE_F32: dict[str, Fit] = {
     "ASIN_TAIL_F32": Fit(_asin_tail, lambda z: z, 0.0, 0.2505, 4),
     "ERFINV_CENTER_F32": Fit(_inverse_erf_center, lambda t: 1 / _inverse_erf_center(t), -1.0, 4.0, 9),
     "ERFINV_TAIL_F32": Fit(_inverse_erf_tail, lambda t: 1 / _inverse_erf_tail(t), math.sqrt(5) - 3, 1.2, 9),
+    "LOG_GAMMA_SLOPE_F32": Fit(_log_gamma_slope, lambda y: 1 / _log_gamma_slope(y), -1.0, 1.0, 11),
+    "LOG_GAMMA_REST_F32": Fit(_log_gamma_rest, _one, 0.0, 1 / 9, 2),
+    "SCALED_SINE_OF_TURNS_F32": Fit(_sine_of_turns, lambda z: 1 / _sine_of_turns(z), 0.0, 0.25, 4),
     "ERF_RATIO_F32": Fit(_erf_ratio, _one, 0.0, 0.2505, 4),
     "SCALED_ERFCX_F32": Fit(_scaled_erfcx_f64, lambda t: 1 / _scaled_erfcx_f64(t), -1.0, 0.44, 10),
 }

@@ -149,6 +149,11 @@ class Rsqrt(FloatUnary, mnemonic="rsqrt"):
     """1/sqrt(x)."""
 
 
+class Reciprocal(FloatUnary, mnemonic="reciprocal"):
+    """1/x, of f32 within a unit in the last place; where ``x`` or the result is below the normal numbers, a GPU may
+    take it for 0."""
+
+
 class Floor(FloatUnary, mnemonic="floor"):
     """Largest integer not above x."""
 

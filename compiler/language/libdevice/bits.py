@@ -73,6 +73,12 @@ def two_sum(x: tensor, y: tensor) -> tuple[tensor, tensor]:
     return total, sum_rn(sum_rn(x, -sum_rn(total, -part)), sum_rn(y, -part))
 
 
+def reciprocal(x: tensor) -> tensor:
+    """1 / x as one instruction of GPUs, of f32 within a unit in the last place; may be 0 or infinite where ``x`` or the
+    result is below the normal numbers."""
+    return emit(ew.Reciprocal(x.value))
+
+
 def next_up(x: tensor) -> tensor:
     """The least number above ``x``, which is neither NaN nor +inf."""
     i = bits_of(x)

@@ -1,4 +1,4 @@
-"""The gamma function and its logarithm, in f64; narrower types are computed in f64.
+"""The gamma function and its logarithm, in f64; of the gamma function narrower types are computed in f64, too.
 
 From 1 to 2 gamma is a polynomial, which recurrence carries up to 6 and down to -1/2; from 6 on it is the exponential
 function of Stirling's formula with a polynomial in 1/x. The logarithm has zeros at 1 and 2: beside them it is a
@@ -15,7 +15,7 @@ from ..arithmetic import cast_to, where
 from ..builtin import builtin
 from ..maths import abs, div_rn, floor, log, rint
 from ..tensor import Operand, tensor
-from .bits import polynomial, power_of_two, real, split, sum_rn, two_sum
+from .bits import by_type, polynomial, power_of_two, real, split, sum_rn, two_sum
 from .gamma_coefficients import (
     GAMMA,
     GAMMA_REST,
@@ -25,6 +25,7 @@ from .gamma_coefficients import (
     LOG_AT_2_REST,
     LOG_STIRLING,
 )
+from .gamma_f32 import log_gamma_of_f32
 from .joined import fma, maximum, minimum
 from .trigonometry import sinpi
 
@@ -185,8 +186,7 @@ def tgamma(x: Operand) -> tensor:
 def lgamma(x: Operand) -> tensor:
     """The logarithm of the absolute value of the gamma function, in the float type of ``x`` (integers: f32): infinite
     at 0, at negative integers and at both infinities."""
-    x = real(x, "lgamma")
-    return cast_to(_log_gamma(cast_to(x, F64)), x.dtype)
+    return by_type(x, "lgamma", log_gamma_of_f32, _log_gamma)
 
 
 __all__ = ["lgamma", "tgamma"]

@@ -252,6 +252,11 @@ def sqrt(e: Emitter, op: Op, x: Typed) -> Typed:
     return _in_float(e, _scalar(op), lambda a: e.intrinsic("sqrt", a), x)
 
 
+@rules(ops.Reciprocal)
+def reciprocal(e: Emitter, op: Op, x: Typed) -> Typed:
+    return _in_float(e, _scalar(op), lambda a: e.floating("fdiv", constant(a.type, 1.0), a), x)
+
+
 @rules(ops.Rsqrt)
 def rsqrt(e: Emitter, op: Op, x: Typed) -> Typed:
     def compute(a: Typed) -> Typed:

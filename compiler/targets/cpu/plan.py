@@ -23,6 +23,7 @@ DEEPEST = 48
 _COSTS: dict[type[Op], float] = {
     memory.Load: 4,
     ops.Div: 3,
+    ops.Reciprocal: 3,
     ops.Sqrt: 3,
     ops.Rsqrt: 5,
     ops.IntDiv: 4,

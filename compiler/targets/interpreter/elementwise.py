@@ -41,6 +41,7 @@ UNARY: dict[type[Op], Callable[[Array], Array]] = {
     e.Erf: _f64(lambda x: np.asarray(_erf(x), np.float64)),
     e.Sqrt: _f64(np.sqrt),
     e.Rsqrt: _f64(lambda x: np.asarray(1.0 / np.sqrt(x))),
+    e.Reciprocal: np.reciprocal,
     e.Floor: np.floor,
     e.Ceil: np.ceil,
     e.RoundEven: np.rint,

@@ -307,6 +307,14 @@ def _sqrt(state: Lowering, op: ew.Sqrt, args: list[str]) -> str:
     return convert(state, state.machine.sqrt(state, x, op.precise), F32, scalar)
 
 
+@elementwise(ew.Reciprocal)
+def _reciprocal(state: Lowering, op: ew.Reciprocal, args: list[str]) -> str:
+    scalar, _ = kind_of(state, op.x)
+    if scalar == F64:
+        return state.text.op(f"fdiv double {state.constant(F64, 1.0)}, {args[0]}")
+    return convert(state, state.machine.reciprocal(state, convert(state, args[0], scalar, F32)), F32, scalar)
+
+
 @elementwise(ew.Rsqrt)
 def _rsqrt(state: Lowering, op: ew.Rsqrt, args: list[str]) -> str:
     scalar, _ = kind_of(state, op.x)

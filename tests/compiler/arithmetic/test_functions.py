@@ -272,7 +272,10 @@ def test_accuracy(evaluate, target, type):
 IN_F32 = {
     "erf": 2, "tanh": 2, "atan": 2, "log": 1, "log1p": 1, "expm1": 1, "sinh": 3, "cosh": 2, "asinh": 3, "acosh": 4,
     "atanh": 3, "asin": 2, "acos": 2, "tan": 4, "cbrt": 1, "erfinv": 2, "erfc": 4, "normcdf": 5,
+    "lgamma": 6,
 }  # fmt: skip
+#: Where lgamma has zeros, for which CUDA promises less: what its error is.
+ZEROS_OF_LGAMMA, BESIDE_ZEROS = (-10.001, -2.264), 2e-6
 
 
 @pytest.mark.parametrize("name", IN_F32)
@@ -288,6 +291,9 @@ def test_f32_of_every_exponent_is_as_near_to_f64_as_cuda_promises(evaluate, targ
     (wanted,) = evaluate([f"libdevice.{name}(x)"], "f64", x.astype(np.float64))
     with np.errstate(over="ignore", invalid="ignore"):
         off = np.where(np.isnan(found) & np.isnan(wanted), 0, errors(found, wanted.astype(Wide), np.float32))
+        if name == "lgamma":
+            beside = (ZEROS_OF_LGAMMA[0] < x) & (x < ZEROS_OF_LGAMMA[1])
+            off = np.where(beside & (np.abs(found - wanted) < BESIDE_ZEROS), 0, off)
     worst = int(np.argmax(np.where(np.isnan(off), np.inf, off)))
     assert off[worst] <= IN_F32[name], (x[worst], found[worst], wanted[worst], off[worst])
 
@@ -314,6 +320,10 @@ SPECIAL = {
     "libdevice.erfc(x)": [(0.0, 1), (-0.0, 1), (INF, 0.0), (-INF, 2), (30.0, 0.0), (-9.0, 2), (NAN, NAN)],
     "libdevice.erfcx(x)": [(0.0, 1), (-0.0, 1), (INF, 0.0), (-INF, INF), (-30.0, INF), (NAN, NAN)],
     "libdevice.normcdf(x)": [(0.0, 0.5), (-0.0, 0.5), (INF, 1), (-INF, 0.0), (-50.0, 0.0), (12.0, 1), (NAN, NAN)],
+    "libdevice.lgamma(x)": [
+        (1.0, 0.0), (2.0, 0.0), (0.0, INF), (-0.0, INF), (-1.0, INF), (-2.0, INF), (-8388609.0, INF), (INF, INF),
+        (-INF, INF), (NAN, NAN),
+    ],
     "libdevice.tan(x)": [(0.0, 0.0), (-0.0, -0.0), (INF, NAN), (NAN, NAN)],
     "libdevice.sinpi(x)": [
         (0.0, 0.0), (-0.0, -0.0), (0.5, 1), (-0.5, -1), (1.0, 0.0), (-1.0, -0.0), (1.5, -1), (2.5, 1), (3.0, 0.0),

@@ -103,7 +103,7 @@ def test_logical_not(apply):
 UNARY = {
     e.Neg: lambda x: -x, e.Abs: abs, e.Exp: math.exp, e.Exp2: lambda x: 2.0**x, e.Log: math.log,
     e.Log2: math.log2, e.Sin: math.sin, e.Cos: math.cos, e.Tanh: math.tanh, e.Erf: math.erf,
-    e.Exp10: lambda x: 10.0**x, e.Log10: math.log10, e.Tan: math.tan, e.Atan: math.atan,
+    e.Exp10: lambda x: 10.0**x, e.Log10: math.log10, e.Tan: math.tan, e.Reciprocal: lambda x: 1 / x, e.Atan: math.atan,
     e.Sqrt: math.sqrt, e.Rsqrt: lambda x: 1 / math.sqrt(x), e.Floor: math.floor, e.Ceil: math.ceil,
     e.RoundEven: round, e.Trunc: math.trunc,
 }  # fmt: skip

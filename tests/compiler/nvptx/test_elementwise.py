@@ -21,7 +21,7 @@ from deuteron.compiler.tile import shape as s
 SIZE = 128
 FLOAT_UNARY = (
     e.Neg, e.Abs, e.Exp, e.Exp2, e.Log, e.Log2, e.Sin, e.Cos, e.Tanh, e.Erf, e.Sqrt, e.Rsqrt, e.Floor, e.Ceil,
-    e.RoundEven, e.Trunc, e.Exp10, e.Log10, e.Tan, e.Atan,
+    e.RoundEven, e.Trunc, e.Exp10, e.Log10, e.Tan, e.Atan, e.Reciprocal,
 )  # fmt: skip
 FLOAT_BINARY = (e.Add, e.Sub, e.Mul, e.Div, e.Rem, e.Min, e.Max, e.Pow, e.Atan2)
 INTEGER_BINARY = (

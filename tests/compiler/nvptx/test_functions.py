@@ -20,6 +20,8 @@ def function(x, o, NAME: tl.constexpr):
         y = tl.sin(f) * tl.cos(f)
     elif NAME == "tan":
         y = libdevice.tan(f)
+    elif NAME == "lgamma":
+        y = libdevice.lgamma(f)
     tl.store(o + i, y)
 
 
@@ -34,3 +36,9 @@ def test_circular_functions_of_one_number_reduce_it_once(name: str) -> None:
     body = ptx_of(name).split(".entry")[1]
     assert body.count("call.uni") == 1  # for large arguments alone
     assert "div." not in body
+
+
+@pytest.mark.parametrize("name", ["lgamma"])
+def test_f32_of_libdevice_takes_neither_f64_nor_branches(name: str) -> None:
+    ptx = ptx_of(name)
+    assert "f64" not in ptx and ".func" not in ptx and "div." not in ptx and "bra" not in ptx
