@@ -265,16 +265,16 @@ def _inverse_erf_ratio(x: Array) -> Array:
 
 
 def _inverse_erf_center(t: Array) -> Array:
-    """erfinv(x) / x with t + 1 = -log(1 - x**2)."""
-    return _inverse_erf_ratio(np.sqrt(-np.expm1(-np.maximum(t + 1, 0))))
+    """erfinv(x) / x - 1/2 with t + 1 = -log(1 - x**2)."""
+    return -0.5 + _inverse_erf_ratio(np.sqrt(-np.expm1(-np.maximum(t + 1, 0))))
 
 
 def _inverse_erf_tail(t: Array) -> Array:
-    """erfinv(x) / x with (t + 3)**2 = -log(1 - x**2), from what x lacks of 1."""
-    square = np.exp(-((t + 3) ** 2))
+    """erfinv(x) / x - 1/2 with t + 10.5 = -log(1 - x**2), from what x lacks of 1."""
+    square = np.exp(-(t + 10.5))
     x = np.sqrt(1 - square)
     quantile = statistics.NormalDist().inv_cdf
-    return np.asarray(_elementwise(lambda y: -quantile(y / 2) / math.sqrt(2))(square / (1 + x)) / x)
+    return np.asarray(_elementwise(lambda y: -quantile(y / 2) / math.sqrt(2))(square / (1 + x)) / x - 0.5)
 
 
 def _log_gamma_slope(y: Array) -> Array:
@@ -308,8 +308,8 @@ LIBDEVICE_F32: dict[str, Fit] = {
     "EXPM1_TAIL_F32": Fit(_expm1_tail, np.abs, -0.4205, 0.4205, 5),
     "LOG1P_TAIL_F32": Fit(_log1p_tail, lambda x: x**2, -0.2505, 0.5005, 7),
     "ASIN_TAIL_F32": Fit(_asin_tail, lambda z: z, 0.0, 0.2505, 4),
-    "ERFINV_CENTER_F32": Fit(_inverse_erf_center, lambda t: 1 / _inverse_erf_center(t), -1.0, 4.0, 9),
-    "ERFINV_TAIL_F32": Fit(_inverse_erf_tail, lambda t: 1 / _inverse_erf_tail(t), math.sqrt(5) - 3, 1.2, 9),
+    "ERFINV_CENTER_F32": Fit(_inverse_erf_center, lambda t: 1 / _inverse_erf_center(t), -1.0, 3.5, 9),
+    "ERFINV_TAIL_F32": Fit(_inverse_erf_tail, lambda t: 1 / _inverse_erf_tail(t), -6.0, 6.2, 10),
     "LOG_GAMMA_SLOPE_F32": Fit(_log_gamma_slope, lambda y: 1 / _log_gamma_slope(y), -1.0, 1.0, 11),
     "LOG_GAMMA_REST_F32": Fit(_log_gamma_rest, _one, 0.0, 1 / 9, 2),
     "SCALED_SINE_OF_TURNS_F32": Fit(_sine_of_turns, lambda z: 1 / _sine_of_turns(z), 0.0, 0.25, 4),

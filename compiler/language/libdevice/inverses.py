@@ -12,12 +12,13 @@ import math
 from ...ir.types import F64
 from ..arithmetic import bit_and, cast_to, where
 from ..builtin import builtin
-from ..maths import abs, copysign, div_rn, erf, exp_rn, log, sqrt, sqrt_rn
+from ..maths import abs, copysign, div_rn, erf, exp_rn, log, sqrt
 from ..tensor import Operand, tensor
 from .bits import bits_of, by_type, polynomial, real, reinterpret, sum_rn
 from .coefficients import ERFINV_CENTER_F32, ERFINV_TAIL_F32
 from .errors import _erfcx
 from .joined import fma, maximum, minimum
+from .logarithm import log_of_normal
 
 _HALF_ROOT_PI = math.sqrt(math.pi) / 2
 #: The constant of Winitzki's formula.
@@ -58,12 +59,14 @@ def _inverse(inner: tensor, tail: tensor) -> tensor:
 
 
 def _erfinv_of_f32(x: tensor) -> tensor:
-    """x times a polynomial of w = -log(1 - x**2), or of its root in the tails (Giles, "Approximating the erfinv
-    function", GPU Computing Gems, 2011)."""
-    w = -log(fma(x, -x, 1.0))
+    """x / 2 and x times a polynomial of w = -log(1 - x**2), another one in the tails (Giles, "Approximating the erfinv
+    function", GPU Computing Gems, 2011): what the polynomial is rounded by counts for less beside the half."""
+    w = -log_of_normal(fma(x, -x, 1.0))
     center = polynomial(w - 1.0, ERFINV_CENTER_F32)
-    tail = polynomial(sqrt_rn(w) - 3.0, ERFINV_TAIL_F32)
-    return x * where(abs(x) == 1.0, float("inf"), where(w < 5.0, center, tail))
+    tail = polynomial(w - 10.5, ERFINV_TAIL_F32)
+    a = abs(x)
+    ratio = where(a < 1.0, where(w < 4.5, center, tail), where(a == 1.0, float("inf"), float("nan")))
+    return fma(x, ratio, 0.5 * x)
 
 
 def _erfcinv(y: tensor) -> tensor:
