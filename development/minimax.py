@@ -299,8 +299,10 @@ def _asin_tail(z: Array) -> Array:
     return _series(z, [float(_asin_term(k)) for k in range(40)])
 
 
-def _scaled_erfcx_f64(t: Array) -> Array:
-    return np.asarray(_scaled_erfcx(t.astype(np.longdouble)), dtype=np.float64)
+def _erfcx_by_inverse(r: Array) -> Array:
+    """(1 + x/2) erfcx(x) with r + 1/2 = 1 / (1 + x/2)."""
+    x = np.maximum(1 - 2 * r, 0) / (r + 0.5)
+    return np.asarray(_erfcx(x.astype(np.longdouble)) * (1 + x / 2), dtype=np.float64)
 
 
 #: Of compiler/language/libdevice, for f32.
@@ -313,8 +315,7 @@ LIBDEVICE_F32: dict[str, Fit] = {
     "LOG_GAMMA_SLOPE_F32": Fit(_log_gamma_slope, lambda y: 1 / _log_gamma_slope(y), -1.0, 1.0, 11),
     "LOG_GAMMA_REST_F32": Fit(_log_gamma_rest, _one, 0.0, 1 / 9, 2),
     "SCALED_SINE_OF_TURNS_F32": Fit(_sine_of_turns, lambda z: 1 / _sine_of_turns(z), 0.0, 0.25, 4),
-    "ERF_RATIO_F32": Fit(_erf_ratio, _one, 0.0, 0.2505, 4),
-    "SCALED_ERFCX_F32": Fit(_scaled_erfcx_f64, lambda t: 1 / _scaled_erfcx_f64(t), -1.0, 0.44, 10),
+    "ERFCX_F32": Fit(_erfcx_by_inverse, lambda r: 1 / _erfcx_by_inverse(r), 2 / 12.2 - 0.5, 0.5, 9),
 }
 
 

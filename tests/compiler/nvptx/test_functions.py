@@ -22,6 +22,8 @@ def function(x, o, NAME: tl.constexpr):
         y = libdevice.tan(f)
     elif NAME == "lgamma":
         y = libdevice.lgamma(f)
+    elif NAME == "erfc":
+        y = libdevice.erfc(f)
     elif NAME == "erfinv":
         y = libdevice.erfinv(f)
     tl.store(o + i, y)
@@ -40,7 +42,7 @@ def test_circular_functions_of_one_number_reduce_it_once(name: str) -> None:
     assert "div." not in body
 
 
-@pytest.mark.parametrize("name", ["lgamma", "erfinv"])
+@pytest.mark.parametrize("name", ["lgamma", "erfinv", "erfc"])
 def test_f32_of_libdevice_takes_neither_f64_nor_branches(name: str) -> None:
     ptx = ptx_of(name)
     assert "f64" not in ptx and ".func" not in ptx and "div." not in ptx and "bra" not in ptx
