@@ -9,18 +9,19 @@ from __future__ import annotations
 from ...ir.types import F32, F64
 from ..arithmetic import cast_to, constant, where
 from ..builtin import builtin
-from ..maths import abs, copysign, div_rn, exp_rn, fdiv, isinf, log, sqrt, sqrt_rn
+from ..maths import abs, copysign, div_rn, exp_rn, isinf, log, sqrt, sqrt_rn
 from ..tensor import Operand, tensor
-from .bits import bits_of, by_type, polynomial, reinterpret, sum_rn, two_sum, with_sign_of
-from .coefficients import EXPM1_TAIL_F32, LOG1P_TAIL_F32
+from .bits import bits_of, by_type, polynomial, reciprocal, reinterpret, sum_rn, two_sum, with_sign_of
+from .coefficients import EXPM1_TAIL_F32
 from .joined import clamp, fma, minimum
+from .logarithm import LN2_OF_STEPS, log_of_one_and
 
 _LN2, _LOG2_E = 0.6931471805599453, 1.4426950408889634
 #: ln 2 as f32 and what that lacks.
 _LN2_F32, _LN2_F32_REST = 0.6931471824645996, -1.9046543e-9
 #: Added to a f32 it leaves an integer in the lowest bits.
 _ROUNDING = float(3 << 22)
-#: Below this exp(x) - 1 and log(1 + x) of f32 are x.
+#: Below this exp(x) - 1 of f32 is x.
 _SMALL = 2.0**-24
 
 
@@ -57,7 +58,7 @@ def sinh(x: Operand) -> tensor:
         half = 2.0 * _expm1_of_f32(abs(x), 2)
         finite = minimum(half, 2.0**60)
         below = fma(finite, 2.0, 1.0)
-        inverse = fdiv(1.0, below)
+        inverse = reciprocal(below)
         ratio = fma(finite, inverse, -0.0)
         made = sum_rn(half, fma(inverse, fma(-ratio, below, finite), ratio))
         return where(abs(x) < 2.0**-12, x, with_sign_of(made, x))
@@ -76,7 +77,7 @@ def cosh(x: Operand) -> tensor:
 
     def single(x: tensor) -> tensor:
         half = fma(_expm1_of_f32(abs(x), 2), 2.0, 0.5)
-        return sum_rn(half, fdiv(0.25, half))
+        return sum_rn(half, 0.25 * reciprocal(half))
 
     def double(x: tensor) -> tensor:
         a = abs(x)
@@ -87,13 +88,12 @@ def cosh(x: Operand) -> tensor:
 
 
 def _log1p_of_f32(x: tensor) -> tensor:
-    """log(1 + x) of finite ``x`` > -1. 1 + x is 2**k times a number from 3/4 to 3/2: what that has beyond 1 is exact,
-    without what 1 + x is rounded by."""
-    k = (bits_of(sum_rn(x, 1.0)) - 0x3F400000) & -0x800000
-    scaled = reinterpret(bits_of(x) - k, F32)
-    f = sum_rn(scaled, fma(reinterpret(0x40800000 - k, F32), 0.25, -1.0))
-    part = fma(fma(f, f, -0.0), polynomial(f, (-0.5, *LOG1P_TAIL_F32)), f)
-    return fma(cast_to(k, F32), _LN2 * 2.0**-23, part)
+    """log(1 + x) of finite ``x`` > -1; of -0 it is -0. 1 + x is 2**-k times a number from 3/4 to 3/2: what that has
+    beyond 1 is exact, without what 1 + x is rounded by."""
+    k = (0x3FBFFFFF - bits_of(sum_rn(x, 1.0))) & -0x800000
+    scaled = reinterpret(bits_of(x) + k, F32)
+    f = sum_rn(scaled, -fma(reinterpret(0x40800000 + k, F32), -0.25, 1.0))
+    return fma(cast_to(k, F32), -LN2_OF_STEPS, log_of_one_and(f))
 
 
 @builtin
@@ -101,9 +101,9 @@ def log1p(x: Operand) -> tensor:
     """log(1 + x), accurate near 0, in the float type of ``x`` (integers: f32)."""
 
     def single(x: tensor) -> tensor:
-        made = where(x < float("inf"), _log1p_of_f32(x), x)
-        made = where(x > -1.0, made, where(x == -1.0, float("-inf"), float("nan")))
-        return where(abs(x) < _SMALL, x, made)
+        bits = bits_of(sum_rn(x, 1.0))
+        edge = where(bits == 0, float("-inf"), fma(x, float("inf"), float("inf")))  # NaN below -1
+        return where((bits > 0) & (bits < 0x7F800000), _log1p_of_f32(x), edge)
 
     def double(x: tensor) -> tensor:
         u = 1.0 + x  # Kahan: what is lost of x in the rounding of 1 + x is added
@@ -132,7 +132,7 @@ def asinh(x: Operand) -> tensor:
 
     def single(x: tensor) -> tensor:
         a = abs(x)
-        v = fma(a, fdiv(a, 1.0 + sqrt(fma(a, a, 1.0))), a)
+        v = fma(a, a * reciprocal(1.0 + sqrt(fma(a, a, 1.0))), a)
         return where(a < 2.0**-12, x, with_sign_of(_large_or_log1p(a, v), x))
 
     def double(x: tensor) -> tensor:
@@ -170,7 +170,7 @@ def atanh(x: Operand) -> tensor:
     def single(x: tensor) -> tensor:
         a = abs(x)
         twice = a + a
-        made = 0.5 * _log1p_of_f32(fma(twice, fdiv(a, 1.0 - a), twice))
+        made = 0.5 * _log1p_of_f32(fma(twice, a * reciprocal(1.0 - a), twice))
         made = where(a < 1, made, where(a == 1, float("inf"), float("nan")))
         return where(a < 2.0**-12, x, with_sign_of(made, x))
 
