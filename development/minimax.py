@@ -103,9 +103,9 @@ def _atan_tail(z: Array) -> Array:
     return np.where(z < 1e-3, series, (np.arctan(r) - r) / r**3)
 
 
-def _atanh_rest(z: Array) -> Array:
-    """(2 atanh(s) - 2 s - 2/3 s**3) / s**5 with z = s**2: its own series is exact to f64 on [0, 0.03]."""
-    return _series(z, [2 / (2 * k + 5) for k in range(12)])
+def _twice_atanh_tail(z: Array) -> Array:
+    """(2 atanh(s/2) - s) / s**3 with z = s**2: its own series is exact to f64 on [0, 0.12]."""
+    return _series(z, [1 / ((2 * k + 3) * 4 ** (k + 1)) for k in range(12)])
 
 
 _QUARTER = (math.pi / 4) ** 2 * 1.001
@@ -122,7 +122,7 @@ FITS: dict[str, Fit] = {
     "TANH_TAIL": Fit(_tanh_tail, lambda z: z, 0.0, 1.0938**2, 6),
     "ERF_RATIO": Fit(_erf_ratio, _one, 0.0, 0.8204**2, 5),
     "ATAN_TAIL": Fit(_atan_tail, lambda z: z, 0.0, 1.02, 8),
-    "ATANH_REST": Fit(_atanh_rest, _one, 0.0, 0.02945, 3),
+    "TWICE_ATANH_TAIL": Fit(_twice_atanh_tail, lambda z: z, 0.0, 0.1178, 3),
     "ERFC_LOG2": Fit(lambda x: 2 - _erfc_exponent(x) / math.log(2), lambda x: np.exp(-_erfc_exponent(x)), 0.82, 4.0, 6),
 }
 

@@ -119,48 +119,62 @@ def power(m: Arithmetic, x: Typed, y: Typed) -> Typed:
 
 
 def _scaled_logarithm(m: Arithmetic, x: Typed, y: Typed) -> tuple[Typed, Typed]:
-    """y log2(x) for x >= 0 as a sum of two; the second is 0 where the first is beyond every exponent."""
+    """y log2(x) for x >= 0 as a sum of two; the second may be NaN where the first is beyond every exponent."""
     high, low = _log2_of_two(m, x)
     high = m.e.select(m.e.compare("oeq", x, m.number(math.inf)), x, high)
     high = m.e.select(m.e.compare("oeq", x, m.number(0.0)), m.number(-math.inf), high)
     product, lost = m.product_of_two(y, high)
-    lost = m.e.fma(y, low, lost)
-    inside = m.e.compare("olt", m.absolute(product), m.number(2.0 * (m.real.bias + m.real.mantissa)))
-    return product, m.e.select(inside, lost, m.number(0.0))
+    return product, m.e.fma(y, low, lost)
 
 
 def _log2_of_two(m: Arithmetic, x: Typed) -> tuple[Typed, Typed]:
-    """log2(x) as a sum of two, for positive finite x.
-
-    With s = f / (2 + f), log(1 + f) = 2 atanh(s) = 2 s + 2/3 s**3 + s**5 (2/5 + ...); the first two terms are sums of
-    two.
-    """
+    """log2(x) as a sum of two, for positive finite x."""
     k, f = decomposed(m, x)
-    s, s_low = _half_ratio(m, f)
-    z, z_low = m.product_of_two(s, s)
-    z_low = m.e.fma(m.mul(s, m.number(2.0)), s_low, z_low)
-    cube, cube_low = m.product_of_two(s, z)
-    rest = m.mul(m.mul(cube, z), m.polynomial(z, c.ATANH_REST if m.real is F32 else c.ATANH_REST_64))
-    cube_low = m.add(cube_low, m.e.fma(s, z_low, m.mul(s_low, z)))
-    third, third_low = m.times_constant(cube, cube_low, TWO_THIRDS)
-    total, lost = m.sum_of_two(m.mul(s, m.number(2.0)), third)
-    lost = m.add(lost, m.add(m.e.fma(s_low, m.number(2.0), third_low), rest))
+    total, lost = _log1p_of_two_f32(m, f) if m.real is F32 else _log1p_of_two(m, f)
     part, part_low = m.times_constant(total, lost, LOG2_E)
     total, lost = m.sum_of_two(k, part)
     return m.sum_of_two(total, m.add(lost, part_low))
 
 
-def _half_ratio(m: Arithmetic, f: Typed) -> tuple[Typed, Typed]:
-    """f / (2 + f) as a sum of two: the second makes up for what the reciprocal is off by, so one division is enough."""
+def _log1p_of_two_f32(m: Arithmetic, f: Typed) -> tuple[Typed, Typed]:
+    """log(1 + f) of f32: 2 atanh(s/2) = s + s**3 (1/12 + ...) with s = 2 f / (2 + f), a sum of two. What is beyond s is
+    below 0.01 of it: one number has it, but for what s**2 and s are rounded by."""
+    s, s_low = _ratio(m, m.add(f, f), f)
+    z, z_low = m.product_of_two(s, s)
+    first, *others = c.TWICE_ATANH_TAIL
+    tail = m.e.fma(z, m.number(first), m.mul(m.mul(z, z), m.polynomial(z, others)))
+    total = m.e.fma(s, tail, s)
+    lost = m.e.fma(s, tail, m.sub(s, total))
+    lost = m.e.fma(m.mul(s, m.number(first)), z_low, lost)
+    return total, m.e.fma(s_low, m.e.fma(z, m.number(0.25), m.number(1.0)), lost)
+
+
+def _log1p_of_two(m: Arithmetic, f: Typed) -> tuple[Typed, Typed]:
+    """log(1 + f) of f64. With s = f / (2 + f) it is 2 atanh(s) = 2 s + 2/3 s**3 + s**5 (2/5 + ...); the first two terms
+    are sums of two."""
+    s, s_low = _ratio(m, f, f)
+    z, z_low = m.product_of_two(s, s)
+    z_low = m.e.fma(m.mul(s, m.number(2.0)), s_low, z_low)
+    cube, cube_low = m.product_of_two(s, z)
+    rest = m.mul(m.mul(cube, z), m.polynomial(z, c.ATANH_REST_64))
+    cube_low = m.add(cube_low, m.e.fma(s, z_low, m.mul(s_low, z)))
+    third, third_low = m.times_constant(cube, cube_low, TWO_THIRDS)
+    total, lost = m.sum_of_two(m.mul(s, m.number(2.0)), third)
+    return total, m.add(lost, m.add(m.e.fma(s_low, m.number(2.0), third_low), rest))
+
+
+def _ratio(m: Arithmetic, above: Typed, f: Typed) -> tuple[Typed, Typed]:
+    """above / (2 + f) as a sum of two: the second makes up for what the reciprocal is off by, so one division is
+    enough."""
     below, below_low = m.sum_of_two(m.number(2.0), f)
     reciprocal = m.e.reciprocal(below) if m.real is F32 else m.e.floating("fdiv", m.number(1.0), below)
-    s = m.mul(f, reciprocal)
-    left = m.e.fma(m.e.fneg(s), below, f)
+    s = m.mul(above, reciprocal)
+    left = m.e.fma(m.e.fneg(s), below, above)
     return s, m.mul(m.e.fma(m.e.fneg(s), below_low, left), reciprocal)
 
 
 def _exp2_of_two(m: Arithmetic, x: Typed, low: Typed) -> Typed:
-    """2**(x + low)."""
+    """2**(x + low); ``low`` does not count where x is beyond every exponent."""
     limits = (-151.0, 129.0) if m.real is F32 else (-1076.0, 1025.0)
     inside = m.clamp(x, *limits)
     low = m.e.select(m.e.compare("oeq", inside, x), low, m.number(0.0))
