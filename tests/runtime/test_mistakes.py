@@ -97,6 +97,10 @@ def test_launch_metadata_that_says_nothing() -> None:
             lambda: autotuned(prune_configs_by={"perf_model": lambda **arguments: None}),
             "autotune of fill: what perf_model returned is None",
         ),
+        (
+            lambda: autotuned(prune_configs_by={"perf_model": lambda **arguments: 1.0, "top_k": 1.5}),
+            "autotune of fill: top_k is 1.5\nhint: give a share up to 1.0, or a number",
+        ),
         (lambda: autotuned(do_bench=lambda call, quantiles: None), "timing gave None"),
         (lambda: autotuned(rep="long"), "autotune of fill: rep is 'long'"),
         (lambda: deuteron.heuristics({"BLOCK": 16})(fill), "heuristics of fill has 16 for 'BLOCK'"),  # type: ignore[dict-item]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Number
 from typing import Any, TypeVar
 
 from ... import knobs
 from ...errors import IllegalSchedule, LaunchError
-from ...signature import leaves
 from ..arrays.contents import saved, zero
 from ..device import Device
 from ..devices import device_of
@@ -23,7 +21,8 @@ from ..launch.runner import Runner
 from ..variant.variant import nearest
 from .checks import by_name, list_of, milliseconds
 from .config import Config
-from .pruning import promising, pruned
+from .pruning import most_predicted, promising, pruned
+from .resets import arrays_named, reset_only
 from .results import FAILED, Timing, TuningResults
 from .search import BenchmarkFunction, Candidate, Search
 from .tuning_key import TuningKey, glance, tuning_key
@@ -150,8 +149,9 @@ class Autotuner(Runner):
             self._seen[seen] = key
         if key not in self.cache:
             candidates = self.prune(args, kwargs)
-            if self.base_fn.interpreted or len(candidates) == 1:
-                self.cache[key] = candidates[0]  # timing an interpreter says nothing
+            if self.base_fn.interpreted or len(candidates) == 1:  # timing an interpreter says nothing
+                self.cache[key] = candidates[0]
+                self._leave(arguments, candidates[0])
             else:
                 self.cache[key] = self._search(candidates, key, args, kwargs, grid, arguments)
         return self.cache[key]
@@ -204,12 +204,8 @@ class Autotuner(Runner):
             left = pruned(self.__name__, left, self.early_config_prune, named_args, kwargs)
         if self.perf_model is None:
             return left
-        return promising(self.__name__, left, self.perf_model, self._most_predicted(), {**named_args, **kwargs})
-
-    def _most_predicted(self) -> int:
-        """How many configurations ``perf_model`` chooses: ``top_k``, or this share of all."""
-        top_k = self.configs_top_k
-        return int(len(self.configs) * top_k) if isinstance(top_k, float) and top_k <= 1.0 else int(top_k)
+        most = most_predicted(self.__name__, self.configs_top_k, len(self.configs))
+        return promising(self.__name__, left, self.perf_model, most, {**named_args, **kwargs})
 
     # ---- searching -------------------------------------------------------------------------------------------
 
@@ -228,11 +224,12 @@ class Autotuner(Runner):
         kept = [c for c in candidates if self._persistent(c)]
         timings, finalists = results.recall(kept)
         fresh = [c for c in candidates if c not in timings]
-        restore = self._of_each("restore_value", arguments, saved)
+        restore = self._of_each("restore_value", arguments, saved) if fresh else []
         search = self._made_search(device, arguments, restore)
         self.failures = search.failures
         search.run({c: self._candidate(c, args, kwargs, grid, arguments) for c in fresh})
-        self._reset(arguments, restore)
+        for put_back in restore:
+            put_back()
         results.remember({c: search.timings[c] for c in fresh if c in kept}, search.finalists)
         contenders = [*(finalists or timings), *search.finalists]
         timings |= search.timings
@@ -245,6 +242,8 @@ class Autotuner(Runner):
                 f"autotune of {self.__name__}: none of {len(candidates)} configurations can run:\n" + "\n".join(lines),
                 hint="add configurations with smaller blocks",
             )
+        if fresh:  # else nothing was launched that arrays would have to be rid of
+            self._leave(arguments, best)
         self._print(key, best, timings, reused=len(candidates) - len(fresh))
         installed.tell(SearchDone(self.base_fn, key, best, timings, self.bench_time if fresh else None))
         return best
@@ -315,6 +314,12 @@ class Autotuner(Runner):
             lambda error: self.post_hook(everything, exception=error),
         )
 
+    def _leave(self, arguments: Mapping[str, object], best: Config) -> None:
+        """Leave the arrays as the launch behind a search shall find them, also where one candidate needed no timing."""
+        self._reset(arguments, ())
+        if self.user_defined_pre_hook:
+            reset_only(self.pre_hook, {**arguments, **best.all_kwargs()})
+
     def _reset(self, arguments: Mapping[str, object], restore: Sequence[Callable[[], object]]) -> None:
         self._of_each("reset_to_zero", arguments, zero)
         for put_back in restore:
@@ -325,7 +330,7 @@ class Autotuner(Runner):
         made: list[T] = []
         for name in getattr(self, what):
             try:
-                made += map(of, _arrays(name, arguments.get(name)))
+                made += map(of, arrays_named(name, arguments))
             except LaunchError as error:
                 raise LaunchError(f"autotune of {self.__name__}: {what} names {name!r}, but {error.message}") from error
         return made
@@ -352,13 +357,6 @@ def _do_nothing(arguments: Mapping[str, object], exception: Exception | None = N
     """The ``post_hook`` where none was given."""
 
 
-def _arrays(name: str, value: object) -> list[object]:
-    """An argument, none if it is None; of a tuple what is in it, without numbers."""
-    if isinstance(value, tuple):
-        return [part for _, part in leaves(name, value) if not isinstance(part, Number | tuple | None)]
-    return [] if value is None else [value]
-
-
 def autotune(
     configs: Sequence[Config],
     key: Sequence[str],
@@ -377,10 +375,12 @@ def autotune(
 
     ``prune_configs_by``: ``early_config_prune(configs, named_args, **kwargs)``, ``perf_model(**args)`` with ``top_k``
     (a number or a share). ``reset_to_zero`` and ``restore_value`` name arrays (or arguments that are None) to reset
-    between launches of a search. Candidates compile in parallel and are timed in alternating rounds; those clearly
-    behind leave early, and medians decide. That takes at most ``warmup`` milliseconds of wall time, and ``rep`` a
-    configuration, with cache flushes and resets, except that each is timed three times. ``do_bench(call,
-    quantiles=...)`` replaces the timing. ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings on disk.
+    between launches of a search and after it. ``pre_hook(args, reset_only=False)`` is called before each of these
+    launches, and after the last one with ``reset_only=True``. Candidates compile in parallel and are timed in
+    alternating rounds; those clearly behind leave early, and medians decide. That takes at most ``warmup`` milliseconds
+    of wall time, and ``rep`` a configuration, with cache flushes and resets, except that each is timed three times.
+    ``do_bench(call, quantiles=...)`` replaces the timing. ``cache_results`` (or TRITON_CACHE_AUTOTUNING) keeps timings
+    on disk.
     """
 
     def decorate(fn: Runner | Kernel) -> Autotuner:

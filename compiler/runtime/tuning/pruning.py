@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 
-from ...errors import LaunchError
+from ...errors import ArgumentMismatch, LaunchError
 from .checks import list_of, number
 from .config import Config
 
@@ -28,6 +29,16 @@ def pruned(
         error.add_note(f"in the search of {kernel}, which has {len(configs)} configurations")
         raise error
     return candidates
+
+
+def most_predicted(kernel: str, top_k: object, count: int) -> int:
+    """How many of ``count`` configurations ``perf_model`` chooses: ``top_k``, or this share of all; raises
+    ArgumentMismatch where it is neither, as Triton does."""
+    if isinstance(top_k, float) and top_k <= 1.0:
+        return int(count * top_k)
+    if isinstance(top_k, Integral):
+        return int(top_k)
+    raise ArgumentMismatch(f"autotune of {kernel}: top_k is {top_k!r}", hint="give a share up to 1.0, or a number")
 
 
 def promising(
