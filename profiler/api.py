@@ -148,18 +148,23 @@ def activate(session: int | None = None) -> None:
 def deactivate(session: int | None = None, flushing: bool = False) -> None:
     """Stop recording in a session, or in all; its data stay in memory.
 
-    With ``flushing``, wait for the GPUs first, so that the data are complete.
+    With ``flushing``, wait for the GPUs first, so that the data are complete. Raises ProfileFileError where a phase of
+    such a session cannot be written.
     """
-    if flushing:
-        recorder.flush()
-    _set_active(session, False)
+    failures = recorder.flush() if flushing else {}
+    for number in _set_active(session, False):
+        if number in failures:
+            raise failures[number]
 
 
-def _set_active(number: int | None, active: bool) -> None:
+def _set_active(number: int | None, active: bool) -> list[int]:
+    """Returns the numbers of the sessions."""
     with registry.lock:
-        for session in registry.select(number):
+        sessions = registry.select(number)
+        for session in sessions:
             session.active = active
         recorder.sessions_changed()
+    return [session.number for session in sessions]
 
 
 def finalize(session: int | None = None, output_format: str | None = "") -> None:

@@ -17,15 +17,14 @@ from deuteron.compiler.errors import DeuteronError
 
 from . import open_scopes
 from .device_fields import describe_devices
-from .errors import ProfilerError
 from .recorder import recorder
 from .session import Session, registry
 
 
 def finalize_sessions(sessions: list[Session], output_format: str) -> list[Path]:
     """Flush, write and remove these sessions; the first failure is raised after the others were written. Returns the
-    files."""
-    failure: ProfilerError | None = None
+    files. Finished phases that could not be written are tried again, for these sessions alone."""
+    failure: Exception | None = None
     files: list[Path] = []
     with registry.lock:
         for session in sessions:
@@ -34,11 +33,11 @@ def finalize_sessions(sessions: list[Session], output_format: str) -> list[Path]
             recorder.flush()
         for session in sessions:
             session.active = False
-            for phase in session.phases.values():
-                describe_devices(phase.profile)
             try:
+                for phase in session.phases.values():
+                    describe_devices(phase.profile)
                 files += session.write(output_format or session.mode.format)
-            except ProfilerError as error:
+            except Exception as error:
                 failure = failure or error
                 recorder.sessions_changed()
                 continue
@@ -88,8 +87,9 @@ class Ending:
                 continue
             try:
                 files = finalize_sessions([session], "")
-            except DeuteronError as error:
-                print(f"proton: session {session.name!r} was not finalized: {error}", file=sys.stderr)
+            except Exception as error:
+                why = str(error) if isinstance(error, DeuteronError) else f"{type(error).__name__}: {error}"
+                print(f"proton: session {session.name!r} was not finalized: {why}", file=sys.stderr)
             else:
                 if files and not session.inherited:
                     written = ", ".join(map(str, files))

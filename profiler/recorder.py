@@ -238,20 +238,30 @@ class Recorder:
                 warnings.warn(f"GPU kernels are not timed: {error}", RuntimeWarning, stacklevel=4)
                 self._warned = True
 
-    def flush(self) -> None:
-        """Wait for the GPUs, add all records, and mark phases that can get no more data as complete."""
+    def flush(self) -> dict[int, Exception]:
+        """Wait for the GPUs, add all records, mark phases that can get no more data as complete, and write those of
+        sessions that are written by phases. Returns why a session could not be written, by its number: it keeps its
+        data, and the others go on."""
         if self.gpu is not None:
             self.gpu.flush()
-        for session in registry.sessions.values():
+        failures: dict[int, Exception] = {}
+        for session in list(registry.sessions.values()):
             for number, phase in list(session.phases.items()):
                 if number < session.phase:
                     phase.complete = True
-            _write_complete_phases(session)
+            try:
+                _write_complete_phases(session)
+            except Exception as error:
+                failures[session.number] = error
+        return failures
 
     def phase_advanced(self, session: Session) -> None:
-        """Without a GPU nothing is in flight, so earlier phases are complete at once."""
+        """Without a GPU nothing is in flight, so earlier phases are complete at once. Raises why this session could not
+        be written, if it is written by phases."""
         if self.gpu is None or session.mode.name:
-            self.flush()
+            failure = self.flush().get(session.number)
+            if failure is not None:
+                raise failure
 
 
 def _write_complete_phases(session: Session) -> None:

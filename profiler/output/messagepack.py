@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def to_bytes(profile: ProfileTree) -> bytes:
-    """Encode a profile.
+    """Encode a profile. A whole number that takes more than 64 bits is the float next to it.
 
     Raises MalformedProfile for a tree that is deeper than the format's reader allows, MissingExtra without msgpack.
     """
@@ -24,7 +24,11 @@ def to_bytes(profile: ProfileTree) -> bytes:
 
     try:
         # Halves of surrogate pairs, which the format cannot hold, become the text of their escapes.
-        packed = msgpack.packb(to_literal(profile), unicode_errors="backslashreplace")
+        packed = msgpack.packb(to_literal(profile), default=float, unicode_errors="backslashreplace")
+    except OverflowError as error:
+        raise MalformedProfile(
+            f"a metric is too large for MessagePack: {error}", hint="write the .hatchet format instead"
+        ) from error
     except ValueError as error:  # msgpack's C packer stops at 511 nested containers
         raise MalformedProfile(
             f"the call paths are too deep for MessagePack: {error}",

@@ -101,6 +101,30 @@ def test_an_unwritable_profile_is_a_message(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_what_one_session_meets_is_not_the_end_of_the_others(tmp_path: Path) -> None:
+    """Neither a folder that is gone, where its phases were to be written, nor what nobody foresaw."""
+    (tmp_path / "gone").mkdir()
+    body = """
+from deuteron.profiler.session import registry
+broken = registry.get(proton.start("broken", backend="cpu"))
+lost = proton.start("gone/a", backend="cpu", mode="periodic_flushing")
+proton.start("last", backend="cpu")
+with proton.scope("x"):
+    pass
+broken.encode = lambda phase, suffix: 1 / 0
+os.rmdir("gone")
+try:
+    proton.data.advance_phase(lost)
+except proton.ProfileFileError:
+    pass
+"""
+    done = run(tmp_path, body)
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert "proton: session 'broken' was not finalized: ZeroDivisionError: division by zero\n" in done.stderr
+    assert "proton: session 'gone/a' was not finalized: cannot write" in done.stderr
+    assert scopes(tmp_path / "p.hatchet") == ["before", "x"] and scopes(tmp_path / "last.hatchet") == ["x"]
+
+
 POOL = """
 import multiprocessing
 

@@ -379,6 +379,40 @@ def test_periodic_flushing_writes_and_drops_complete_phases() -> None:
     ]
 
 
+def test_a_session_whose_phases_cannot_be_written_leaves_the_others_alone() -> None:
+    Path("gone").mkdir()
+    lost = proton.start("gone/p", mode="periodic_flushing", backend="cpu")
+    kept = proton.start("q", backend="cpu")
+    with proton.scope("A", {"m": 1}):
+        pass
+    Path("gone").rmdir()
+    with pytest.raises(proton.ProfileFileError, match="cannot write .*gone/p.part_0.hatchet"):
+        proton.data.advance_phase(lost)
+    assert proton.data.advance_phase(kept) == 1
+    with proton.scope("B", {"m": 1}):
+        pass
+    proton.deactivate(kept, flushing=True)
+    with pytest.raises(proton.ProfileFileError, match="cannot write .*gone/p.part_0.hatchet"):
+        proton.deactivate(flushing=True)
+    assert not registry.active
+    proton.finalize(kept)
+    again = proton.start("r", backend="cpu")
+    with pytest.raises(proton.ProfileFileError, match="cannot write .*gone/p.part_0.hatchet"):
+        proton.finalize()
+    assert list(registry.sessions) == [lost] and again not in registry.sessions
+    Path("gone").mkdir()
+    proton.finalize()
+    written = sorted(str(path) for path in Path().rglob("*.hatchet"))
+    assert written == [
+        "gone/p.part_0.hatchet",
+        "gone/p.part_1.hatchet",
+        "q.part_0.hatchet",
+        "q.part_1.hatchet",
+        "r.hatchet",
+    ]
+    assert names(json.loads(Path("gone/p.part_0.hatchet").read_text())[0]) == ["A"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deuteron.profiler import MetricError, Profile, ProfileFileError
+from deuteron.profiler import MalformedProfile, MetricError, Profile, ProfileFileError
 from deuteron.profiler.metrics import Value, updates
 from deuteron.profiler.output import hatchet
 from deuteron.profiler.output.hatchet import float_text
@@ -201,6 +201,22 @@ def test_msgpack_is_the_same_structure_in_protons_key_order(tmp_path: Path) -> N
     )
     (tmp_path / "p.hatchet_msgpack").write_bytes(data)
     assert Profile.read(tmp_path / "p.hatchet_msgpack").to_literal() == profile.to_literal()
+
+
+def test_whole_numbers_beyond_64_bits_are_floats_in_msgpack(tmp_path: Path) -> None:
+    profile = Profile()
+    numbers = {"a": 2**64 - 1, "b": 2**64, "c": -(2**63), "d": -(2**70), "e": 2**1022, "f": [2**70, 1]}
+    profile.add(("A",), {f"{name} (exc)": value for name, value in numbers.items()})
+    (tmp_path / "p.hatchet_msgpack").write_bytes(profile.to_msgpack())
+    (read,) = Profile.read(tmp_path / "p.hatchet_msgpack").root.children.values()
+    assert read.metrics == numbers
+    assert {name: type(value) for name, value in read.metrics.items()} == {
+        name: list if name == "f" else float if name in "bde" else int for name in numbers
+    }
+    for _ in range(3):
+        profile.add(("A",), {"e (exc)": 2**1022})
+    with pytest.raises(MalformedProfile, match="a metric is too large for MessagePack"):
+        profile.to_msgpack()
 
 
 def test_reading_and_writing_keep_everything(tmp_path: Path, h200_profile: Path) -> None:
