@@ -48,6 +48,7 @@ def lower(
     sanitize_overflow: bool = False,
     target: Target | None = None,
     num_warps: int | None = None,
+    name: str | None = None,
 ) -> Function:
     """The tile function of ``source`` for argument types and compile-time values.
 
@@ -56,11 +57,12 @@ def lower(
     function's parameters are the run-time ones in declaration order, a descriptor's hidden ones after it. ``debug``
     keeps device assertions, ``sanitize_overflow`` asserts that the kernel's own integers do not overflow; ``target`` is
     what the kernel is told that it is compiled for (``tl.target_info``), and ``num_warps`` for how many warps.
+    ``name``: of the function, in place of the source's.
 
     Raises:
         CompilationError: with the place in the user's source.
     """
-    function = Function(source.name)
+    function = Function(name or source.name)
     compilation = Compilation(Builder(function.body), debug, sanitize_overflow, [source], target, num_warps)
     frame = Frame(source, compilation.builder, compilation.budget)
     given = gathered({**constexprs, **_run_time(function, source, signature)})

@@ -67,7 +67,7 @@ class FakeKernel:
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.name = self.variant.source.name
+        self.name = self.variant.name
         schedule = self.variant.schedule
         recipe = LaunchRecipe(32 * schedule.num_warps)
         target, key = str(self.variant.target), self.variant.key

@@ -339,7 +339,7 @@ def test_launch_hooks(recorder: Any, x: np.ndarray) -> None:
     finally:
         remove_launch_hook(first)
         remove_launch_hook(second)
-    entered = ("k_8", (2, 1, 1), {"name": "observed_5", "bytes": 16})
+    entered = ("k_8", (2, 1, 1), {"name": "k_8_5", "bytes": 16})
     assert log == [
         ("a", "enter", *entered),
         ("b", "enter", *entered),

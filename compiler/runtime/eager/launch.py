@@ -73,11 +73,11 @@ class InterpretedLaunch:
             run()
             return
         event = LaunchEvent(
-            self._kernel.__name__,
+            self._launch.name,
             self._launch.device,
             0,
             shape,
-            lambda: described(self._kernel.__name__, self._kernel.launch_metadata, shape, self._launch, given),
+            lambda: described(self._launch.name, self._kernel.launch_metadata, shape, self._launch, given),
         )
 
         def timed() -> None:

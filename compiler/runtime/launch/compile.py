@@ -9,6 +9,7 @@ from ...signature import TypeText
 from ...source.kernel import KernelSource
 from ..variant.variant import make_variant
 from .compiled import CompiledKernel, compile_variant
+from .kernel import Kernel
 from .runner import Runner
 
 
@@ -24,7 +25,8 @@ def compile(
     step: str | None = None,
     **schedule: object,
 ) -> CompiledKernel:
-    """Compile ``kernel`` for argument types and compile-time values; of decorated kernels the kernel itself.
+    """Compile ``kernel`` for argument types and compile-time values; of decorated kernels the kernel itself. The code
+    has the name that the ``repr`` of ``jit`` gives it.
 
     ``signature`` maps run-time parameters to types as in Triton's ahead-of-time compiler: ``*fp32``, ``*bf16:16``
     (address a multiple of 16), ``i32``, ``i32:16``, ``i32:1`` (is 1). A tuple has a tuple of types, or types and values
@@ -42,4 +44,6 @@ def compile(
     options = {"num_warps": num_warps, "num_stages": num_stages, **schedule}
     source = kernel.base_fn if isinstance(kernel, Runner) else kernel
     variant = make_variant(source, signature, constexprs, target, options)
+    if isinstance(source, Kernel):
+        variant = source.called(variant)
     return compile_variant(variant, stop_after, step)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
@@ -35,6 +36,9 @@ from .stand_in import run_on_host, standing
 
 #: Triton's names of stages: deuteron's own IR stands where Triton has MLIR.
 _TRITON_STAGES = {"ttir": "tile", "ttgir": "gpu", "llir": "llvm", "sass": "asm"}
+
+#: Letters of a kernel's name that names of files begin with at most, as Triton has it: kernels may be called anything.
+_LONGEST_FILE_NAME = 150
 
 
 class Stages(Mapping[str, Artifact]):
@@ -336,11 +340,12 @@ def compile_variant(variant: Variant, stop_after: str | None = None, step: str |
 
 
 def _dump(kernel: CompiledKernel) -> None:
-    folder = knobs.dump_dir.get() / f"{kernel.name}-{kernel.hash[:16]}"
+    name = re.sub(r"[^\w.+-]", "_", kernel.name)[:_LONGEST_FILE_NAME]
+    folder = knobs.dump_dir.get() / f"{name}-{kernel.hash[:16]}"
     make_folder(folder)
     for stage in kernel.asm:
         try:
             content = kernel.asm[stage]
         except TargetError:
             continue  # no assembler or disassembler here
-        write_whole(folder / f"{kernel.name}.{stage}", content)
+        write_whole(folder / f"{name}.{stage}", content)

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ...errors import CompilationError
+from ...errors import ArgumentMismatch, CompilationError
 from ...language.constexpr import unwrap
 from ...source.arguments import spelled
 from ...source.namespace import evaluate_constant
@@ -107,8 +107,14 @@ class DescribedKernel(Kernel):
         return self.__globals__ | dict(inspect.getclosurevars(function).nonlocals)
 
     def repr(self, specialization: Specialization) -> str:
-        """The name of a launch in profiles: what the function says that ``jit`` was given, or the kernel's own."""
-        return self.__name__ if self._repr is None else self._repr(specialization)
+        """The name of a specialisation's code, and of its launches in profiles: what the function says that ``jit`` was
+        given, or the kernel's own. Raises ArgumentMismatch where that is no name."""
+        if self._repr is None:
+            return self.__name__
+        name = self._repr(specialization)
+        if not isinstance(name, str) or not name:
+            raise ArgumentMismatch(f"{self.__name__}: its repr returned {name!r}", hint="return a name, as text")
+        return name
 
     @property
     def module(self) -> str:
@@ -282,7 +288,7 @@ class DescribedKernel(Kernel):
         Raises:
             LaunchError: the data is of another kernel, or no such data.
         """
-        variant = variant_from_text(self.source, specialization_data)
+        variant = self.called(variant_from_text(self.source, specialization_data))
         made = compile_variant(variant)
         made.launch_metadata = self.launch_metadata
         self.cache[variant.key] = made

@@ -414,7 +414,8 @@ def jit(
 
     ``do_not_specialize``: parameters (names or positions) whose value shall not lead to new variants.
     ``launch_metadata(grid, metadata, args)``: what profilers record for a launch. ``repr(specialization)``: the name
-    that they show, made of its ``signature`` and ``constants``. ``debug``: compile ``tl.device_assert`` (the knob
+    that they show and the code has, made of its ``signature`` and ``constants``; variants of other names are compiled
+    and kept for themselves. ``debug``: compile ``tl.device_assert`` (the knob
     TRITON_DEBUG does it for all kernels). ``noinline`` is accepted and changes nothing: kernels inline what they call.
     ``version`` is kept for programs that read it.
     """

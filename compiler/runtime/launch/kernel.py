@@ -30,6 +30,12 @@ class Specialization:
     signature: Mapping[str, str]
     constants: Mapping[str, object]
 
+    @classmethod
+    def of(cls, variant: Variant) -> Specialization:
+        """That of a variant."""
+        signature = {name: kind.spelled for name, kind in variant.signature.items() if not is_hidden(name)}
+        return cls(signature | dict.fromkeys(variant.constants, "constexpr"), variant.constants)
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:
@@ -51,8 +57,8 @@ class Launch:
 
     @property
     def name(self) -> str:
-        """The kernel's name, which the compiled function has."""
-        return self.variant.source.name
+        """The name of the code, as :attr:`.Variant.name` has it."""
+        return self.variant.name
 
     @property
     def signature(self) -> Mapping[str, ArgumentType]:
@@ -63,12 +69,6 @@ class Launch:
     def constants(self) -> Mapping[str, object]:
         """Values by name of what the variant knows at compile time."""
         return self.variant.constants
-
-    @property
-    def specialization(self) -> Specialization:
-        """What functions that name launches see."""
-        signature = {name: kind.spelled for name, kind in self.signature.items() if not is_hidden(name)}
-        return Specialization(signature | dict.fromkeys(self.constants, "constexpr"), self.constants)
 
 
 class Prepared(Protocol):
@@ -116,8 +116,14 @@ class Kernel(Sourced, KernelInterface, Bindable):
 
     @abstractmethod
     def repr(self, specialization: Specialization) -> str:
-        """The name of a launch in profiles."""
+        """The name of a specialisation's code, and of its launches in profiles."""
         ...
+
+    def called(self, variant: Variant) -> Variant:
+        """A variant of this kernel, under the name that :meth:`repr` gives it. It is asked where a variant is needed
+        for the first time, not at launches."""
+        name = self.repr(Specialization.of(variant))
+        return variant if name == variant.source.name else replace(variant, called=name)
 
     @property
     def base_fn(self) -> Kernel:

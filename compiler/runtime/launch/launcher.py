@@ -68,7 +68,6 @@ def _make(kernel: Kernel, launch: Launch, warmup: bool) -> CompiledKernel:
     installed.tell(request)
     made = compile_variant(launch.variant)
     made.launch_metadata = kernel.launch_metadata
-    made.name = kernel.repr(launch.specialization)
     kernel.cache[launch.variant.key] = made
     installed.tell(replace(request, metadata=made.metadata))
     return made
@@ -107,7 +106,7 @@ class Launcher:
         self._kernel = compiled
         self._loaded = compiled.loaded(launch.device)
         self._pick = _picker(launch, len(kernel.run_time_names))
-        self._name = kernel.repr(launch.specialization)
+        self._name = compiled.name
         self._names = kernel.arg_names
         self._metadata = kernel.launch_metadata
         count = len(kernel.run_time_names)

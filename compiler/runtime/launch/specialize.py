@@ -57,7 +57,7 @@ def specialize(
         records=recording.value.form if recording.value is not None else None,
         lined=lines.wanted.value and target.kind == "cuda",
     )
-    return Launch(variant, device, tuple(found.passed), found.known, anywhere=not found.homes)
+    return Launch(kernel.called(variant), device, tuple(found.passed), found.known, anywhere=not found.homes)
 
 
 def refuse_described(kernel: Kernel, arguments: Mapping[str, object]) -> None:

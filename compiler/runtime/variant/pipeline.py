@@ -14,6 +14,7 @@ from ...ir.core import Function
 from ...ir.printer import print_function
 from ...ir.verify import verify
 from ...launch_recipe import LaunchRecipe
+from ...llvm.symbols import symbol_of
 from ...options import Schedule
 from ...target import ARCHITECTURES, Target
 from .metadata import KernelMetadata
@@ -91,7 +92,7 @@ class Build:
         """What is known about the result."""
         schedule = self.variant.schedule
         return KernelMetadata(
-            name=self.variant.source.name,
+            name=self.variant.name,
             target=str(self.variant.target),
             hash=self.variant.key,
             num_warps=schedule.num_warps,
@@ -234,6 +235,7 @@ def lowered(variant: Variant) -> Function:
         sanitize_overflow=variant.schedule.sanitize_overflow,
         target=variant.target,
         num_warps=variant.schedule.num_warps,
+        name=symbol_of(variant.called) or None,
     )
 
 

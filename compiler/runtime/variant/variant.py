@@ -36,7 +36,8 @@ class Variant:
     """What identifies one piece of machine code. ``signature`` holds the run-time parameters in their order
     (a tensor descriptor followed by its hidden ones), ``constants`` every other parameter; ``denied``: promises about
     arguments that the code may not rely on; ``records``: how scopes inside the kernel are recorded, None where they are
-    not; ``lined``: a cubin has a table of source lines."""
+    not; ``lined``: a cubin has a table of source lines; ``called``: the name that the kernel's ``repr`` gives the code,
+    "" where it has that of the source."""
 
     source: KernelSource
     signature: Mapping[str, ArgumentType]
@@ -46,6 +47,12 @@ class Variant:
     denied: tuple[Guard, ...] = ()
     records: RecordForm | None = None
     lined: bool = False
+    called: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the code: in profiles, in metadata and, as far as its letters allow, in PTX."""
+        return self.called or self.source.name
 
     @cached_property
     def key(self) -> str:
@@ -61,6 +68,7 @@ class Variant:
             *(f"not {guard}" for guard in self.denied),
             *([str(self.records)] if self.records else []),
             *(["lined"] if self.lined else []),
+            *([f"called {self.called!r}"] if self.called else []),
             *(f"{name}: {value}" for name, value in toolchain(self.target).items()),
         ]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
