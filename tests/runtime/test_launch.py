@@ -306,8 +306,19 @@ def test_pre_run_hooks_and_kept_variants(recorder: Any, x: np.ndarray) -> None:
 
     local.add_pre_run_hook(lambda *args, **options: seen.append((args, options)))
     local[(1,)](x, 5, num_warps=2)
-    assert seen == [((x, 5), {"num_warps": 2})]
+    local[(1,)](x, n=5, num_warps=2)
+    local.run(x, 5, grid=(1,))
+    local.warmup(x, n=5, grid=(1,))
+    assert seen == [
+        ((x, 5), {"num_warps": 2}),
+        ((x,), {"n": 5, "num_warps": 2}),
+        ((x, 5), {}),
+        ((x,), {"n": 5}),
+    ]
     assert [k.metadata.num_warps for k in local.cache.values()] == [2]
+    local.pre_run_hooks.clear()
+    local[(1,)](x, 5)
+    assert len(seen) == 4
 
 
 class Hook:

@@ -130,7 +130,7 @@ def make_binder(
     nothing to it, and of arguments that cannot be read it gives what ``explain`` does.
 
     ``namespace`` gives what the text refers to: ``readers``, ``tensors``, ``variants``, ``prepare``, ``explain``,
-    ``refresh``, ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``before``, ``installed``.
+    ``refresh``, ``epoch``, ``seen_epoch``, ``watched``, ``check_watched``, ``installed``.
     """
     scope: dict[str, Any] = {f"_d_{k}": v for k, v in namespace.items()}
     scope |= {
@@ -152,7 +152,6 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
     """The source of the launch function."""
     names = [p.name for p in parameters]
     everything = _tuple(names)
-    positional, keywords = _as_called(parameters)
     extra = "()" if any(p.variadic for p in parameters) else "_d_extra"
     reads, keys, values = [], [], []
     for i, p in enumerate(parameters):
@@ -168,7 +167,6 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             reads.append(f"        _d_k{i}, _d_v{i} = _d_readers[{p.name}.__class__]({p.name})")
             reads.append(f"        _d_k{i} = _d_change{i}[_d_k{i}]")
     meta = ", ".join(f"{n!r}: {n}" for n in names)
-    before = ["    if _d_before:", f"        for _d_hook in _d_before: _d_hook(*{positional}, **{keywords})"]
     given = f"(_d_grid, {_tuple(values)}, {everything})"
     last = [
         "    _d_direct = _d_run.direct",
@@ -181,8 +179,8 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
         f"        _d_grid = _d_grid({{{meta}{', ' if meta else ''}**_d_options}})",
     ]
     endings = {
-        "launch": [*before, *grid, *last],
-        "bind": [*grid, f"    return _d_run.bound{given}, {positional}, {keywords}"],
+        "launch": [*grid, *last],
+        "bind": [*grid, f"    return _d_run.bound{given}"],
         "warm": [f"    return _d_run({_tuple(values)})"],
     }
     return "\n".join(
@@ -221,15 +219,6 @@ def _hashable(part: object) -> Hashable:
     if isinstance(part, Hashable):
         return part
     return object()
-
-
-def _as_called(parameters: Sequence[KernelParameter]) -> tuple[str, str]:
-    """Positional and keyword arguments with which to repeat a launch. Keyword-only ones have to be named."""
-    named = [p.name for p in parameters if p.keyword_only]
-    if not named:
-        return _tuple([f"*{p.name}" if p.variadic else p.name for p in parameters]), "_d_options"
-    positional = _tuple([f"*{p.name}" if p.variadic else p.name for p in parameters if not p.keyword_only])
-    return positional, f"{{{', '.join(f'{name!r}: {name}' for name in named)}, **_d_options}}"
 
 
 def _declaration(parameters: Sequence[KernelParameter]) -> str:
