@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deuteron.compiler.runtime.tuning.benchmark import do_bench
 from deuteron.compiler.runtime.tuning.graph_benchmark import do_bench_cudagraph
@@ -25,28 +26,41 @@ __all__ = [
     "perf_report",
 ]
 
+#: A number, or what gives one for a dtype.
+Tolerance: TypeAlias = "float | Callable[[Any], float]"
+
 
 def assert_close(
     x: Any,
     y: Any,
-    atol: float | None = None,
-    rtol: float | None = None,
+    atol: Tolerance | None = None,
+    rtol: Tolerance | None = None,
     err_msg: str = "",
 ) -> None:
     """Raise AssertionError unless ``|x - y| <= atol + rtol * |y|`` everywhere; NaNs must be in the same places.
 
-    Takes arrays of any library; ``atol`` defaults to 0.01 and ``rtol`` to 0, as in Triton.
+    Takes arrays of any library; ``atol`` defaults to 0.01 and ``rtol`` to 0, as in Triton. Either may be a function of
+    the dtype of ``x``, which is that of its library.
     """
     import numpy as np
 
     np.testing.assert_allclose(
         _as_numpy(x),
         _as_numpy(y),
-        atol=1e-2 if atol is None else atol,
-        rtol=0.0 if rtol is None else rtol,
+        atol=_tolerance(1e-2 if atol is None else atol, x),
+        rtol=_tolerance(0.0 if rtol is None else rtol, x),
         equal_nan=True,
         err_msg=err_msg,
     )
+
+
+def _tolerance(given: Tolerance, x: Any) -> float:
+    """A tolerance for comparing ``x``."""
+    if not callable(given):
+        return given
+    import numpy as np
+
+    return given(x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype)
 
 
 def _as_numpy(value: Any) -> np.ndarray:

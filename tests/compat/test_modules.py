@@ -213,6 +213,28 @@ def test_what_is_missing_says_so(program):
     )
 
 
+def test_settings_of_triton_that_are_not_here_say_what_to_use(program):
+    program(
+        """
+import triton
+areas = {
+    "compilation": "override dump_ir_extract_di_local_variables store_binary_only enable_asan disable_line_info "
+    "front_end_debugging allow_non_constexpr_globals instrumentation_mode",
+    "nvidia": "cuobjdump nvdisasm ptxas_blackwell dump_nvptx dump_ptxas_log libcuda_path",
+    "runtime": "add_stages_inspection_hook",
+}
+for area, names in areas.items():
+    for name in names.split():
+        try:
+            getattr(getattr(triton.knobs, area), name)
+        except AttributeError as error:
+            assert f"has no {name!r} in deuteron: " in str(error), error
+        else:
+            raise AssertionError(name)
+"""
+    )
+
+
 def test_constants_of_the_standard_module_are_known_in_kernels(program):
     printed = program(
         """

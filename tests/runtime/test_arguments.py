@@ -12,7 +12,7 @@ from fake_torch import Tensor
 
 import deuteron
 import deuteron.language as tl
-from deuteron.compiler.errors import LaunchError
+from deuteron.compiler.errors import ArgumentMismatch, LaunchError
 from deuteron.compiler.runtime.arrays.arguments import readers
 from deuteron.compiler.runtime.arrays.descriptor import TensorDescriptor
 from deuteron.compiler.runtime.arrays.reinterpret import Reinterpreted
@@ -134,6 +134,12 @@ def test_reinterpreting_back_gives_the_array_itself() -> None:
     assert deuteron.reinterpret(as_fp8, tl.int8) is array
     assert deuteron.reinterpret(as_fp8, tl.float8e4nv).base is array
     assert deuteron.reinterpret(array, tl.int8) is array
+
+
+@pytest.mark.parametrize("value", [3, 2.5, True, None, (1, 2), "text"])
+def test_what_is_no_array_is_not_reinterpreted(value: object) -> None:
+    with pytest.raises(ArgumentMismatch, match="cannot reinterpret"):
+        deuteron.reinterpret(value, tl.int32)
 
 
 def test_reinterpreted_keeps_the_promise_not_to_write() -> None:

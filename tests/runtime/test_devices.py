@@ -225,6 +225,18 @@ def test_assert_close() -> None:
         deuteron.testing.assert_close(x, x + np.float32(0.005), atol=1e-3)
 
 
+@pytest.mark.parametrize("option", ["atol", "rtol"])
+def test_assert_close_takes_tolerances_by_dtype(option: str) -> None:
+    x, by_dtype = np.ones(4, np.float32), {np.dtype(np.float32): 0.1, np.dtype(np.float64): 0.001}.__getitem__
+    exact = {"atol": 0.0} if option == "rtol" else {}
+    tolerance: dict[str, Any] = {**exact, option: by_dtype}
+    deuteron.testing.assert_close(x, x + np.float32(0.05), **tolerance)
+    deuteron.testing.assert_close([1.0, 1.0], [1.0005, 1.0], **tolerance)
+    for wrong in (x.astype(np.float64), 1.0):
+        with pytest.raises(AssertionError):
+            deuteron.testing.assert_close(wrong, x + np.float32(0.05), **tolerance)
+
+
 def test_perf_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[tuple[int, str, int]] = []
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arguments import pointee, readers
+from ...errors import ArgumentMismatch
+from .arguments import describe, pointee, readers
 from .dtypes import canonical_dtype
 
 
@@ -35,9 +36,12 @@ def reinterpret(array: Any, dtype: object) -> Any:
     array, and as its own dtype gives the array itself back.
 
     Raises:
-        LaunchError: ``array`` is not an array, or ``dtype`` no element type of the language.
+        ArgumentMismatch: ``array`` is not an array.
+        LaunchError: ``dtype`` is no element type of the language.
     """
     base = array.base if isinstance(array, Reinterpreted) else array
     wanted = canonical_dtype(dtype)
     key, _ = readers[type(base)](base)
+    if not str(key).startswith("*"):
+        raise ArgumentMismatch(f"cannot reinterpret {describe(base)}", hint="pass an array")
     return base if pointee(str(key)) == wanted else Reinterpreted(base, wanted)

@@ -228,7 +228,16 @@ class CompilationKnobs(KnobGroup):
     #: Which stage's text the lines in debuggers and profilers are those of; here they are always the kernel's own.
     use_ir_loc = env_opt_str("USE_IR_LOC")
     listener: CompilationListener | None = None
-    elsewhere = {"override": ": kernels are compiled from their source only"}
+    elsewhere = {
+        "override": ": kernels are compiled from their source only",
+        "dump_ir_extract_di_local_variables": ": deuteron compile --emit STAGE shows every stage",
+        "store_binary_only": ": the cache keeps machine code and PTX alone",
+        "enable_asan": ": deuteron sanitize SCRIPT checks every access",
+        "instrumentation_mode": ": deuteron sanitize SCRIPT checks every access",
+        "disable_line_info": ": code has lines only while a session samples program counters",
+        "front_end_debugging": ": errors have the compiler's own frames in their traceback",
+        "allow_non_constexpr_globals": ": make the global a tl.constexpr",
+    }
 
 
 class AutotuningKnobs(KnobGroup):
@@ -290,6 +299,11 @@ class NvidiaKnobs(KnobGroup):
     libdevice_path: str | None = None
     elsewhere = {
         "dump_nvptx": ": DEUTERON_KERNEL_DUMP=1 writes every stage",
+        "dump_ptxas_log": ": metadata of a compiled kernel has registers and spills",
+        "ptxas_blackwell": ": ptxas is the assembler for every GPU",
+        "cuobjdump": ": DEUTERON_CUOBJDUMP_PATH says which one prints machine code",
+        "nvdisasm": ": DEUTERON_NVDISASM_PATH says which one prints machine code",
+        "libcuda_path": ": the system's loader finds the driver",
     }
 
 
