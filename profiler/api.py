@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ParamSpec, TypeVar, cast, overload
 
 from deuteron.compiler import knobs
@@ -17,6 +17,7 @@ from .mode import Mode, parse_mode
 from .recorder import recorder
 from .sample_frames import sampling_source
 from .session import check_writable, expand_name, registry, suffix_for
+from .wrapping import decorated
 
 DEFAULT_PROFILE_NAME = "proton"
 
@@ -215,21 +216,22 @@ def profile(
     mode: str | Mode | None = None,
     hook: Hook | None = None,
 ) -> Callable[P, R] | Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator: profile every call of a function in one session (arguments as :func:`start`).
+    """Decorator: profile every call of a function in one session (arguments as :func:`start`), of a coroutine until it
+    has ended, of a generator while it runs.
 
     The session is deactivated, not finalized, when the function returns or raises: call :func:`finalize` at the end.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        @contextmanager
+        def profiled(resumed: bool) -> Iterator[None]:
             session = start(name, context=context, data=data, backend=backend, mode=mode, hook=hook)
             try:
-                return function(*args, **kwargs)
+                yield
             finally:
                 if session is not None:
                     deactivate(session)
 
-        return wrapper
+        return decorated(function, profiled)
 
     return decorate if func is None else decorate(func)

@@ -16,6 +16,7 @@ from deuteron.compiler import knobs
 from deuteron.compiler.as_main import frames_of_main, main_kept, run_as_main
 from deuteron.compiler.errors import DeuteronError
 
+from . import open_scopes
 from .api import start_session
 from .ending import finalize_sessions
 from .errors import UsageError
@@ -126,6 +127,9 @@ def _run(script: str, arguments: list[str], is_pytest: bool) -> int:
         traceback.print_exception(type(error), error, frames_of_main(error))
         return 1
     return 0
+
+
+open_scopes.commands.add(_run.__code__)
 
 
 def _exit_code(error: SystemExit) -> int:

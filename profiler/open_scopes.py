@@ -16,8 +16,10 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from threading import get_ident
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Protocol
+
+from deuteron.compiler.as_main import run_as_main
 
 from .place import Epoch, OpenScope, Place
 from .tree import METADATA_OF, METADATA_SCOPE
@@ -28,6 +30,8 @@ _INTERNAL_FILES = (
     *(str(folder.parent / room) for folder in (_HERE, _HERE.resolve()) for room in ("profiler", "compiler")),
     "<launch of ",  # functions that launches are made of (compiler/runtime/launch/binding.py)
 )
+#: Functions that run somebody's program, as the command ``proton`` does: what called them is no part of it.
+commands: set[CodeType] = {run_as_main.__code__}
 # These run in the context of whoever asks for the next item; coroutines have that of their task.
 _GENERATOR = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 SWITCHING = _GENERATOR | inspect.CO_COROUTINE
@@ -298,12 +302,15 @@ def shadow_path() -> tuple[str, ...]:
 def python_path() -> tuple[str, ...]:
     """The Python frames of the calling thread, outermost first, and its innermost state as the last frame or two.
 
-    Frames are ``file:line@function``; the profiler's and the compiler's own frames are left out.
+    Frames are ``file:line@function``; the profiler's and the compiler's own frames are left out, and those of a command
+    that runs the program.
     """
     names: list[str] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
+        if code in commands:
+            break
         if not code.co_filename.startswith(_INTERNAL_FILES):
             names.append(f"{code.co_filename}:{frame.f_lineno}@{code.co_name}")
         frame = frame.f_back

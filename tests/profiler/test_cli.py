@@ -150,6 +150,24 @@ def test_every_public_name_is_there() -> None:
         proton.begin  # noqa: B018
 
 
+@pytest.mark.parametrize("program", ["script.py", "pytest"])
+def test_python_frames_begin_in_the_program(tmp_path: Path, program: str) -> None:
+    """With its own frames, not those of the command or of what started that."""
+    body = "import deuteron.profiler as proton\ndef test_it():\n    with proton.scope('A', {'n': 1}):\n        pass\n"
+    path = tmp_path / "test_script.py"
+    path.write_text(body + ("test_it()\n" if program != "pytest" else ""))
+    target = ["pytest", "-q", "-p", "no:cacheprovider", str(path)] if program == "pytest" else [str(path)]
+    command = [sys.executable, "-P", "-m", "deuteron.profiler", "-n", "out", "-c", "python", *target]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    frames = max((where for where, _ in Profile.read(tmp_path / "out.hatchet").walk()), key=len)
+    assert frames[-1] == f"{path}:3@test_it"
+    if program == "pytest":
+        assert "pytest" in frames[0] and not any("runpy" in frame for frame in frames)
+    else:
+        assert frames == (f"{path}:5@<module>", f"{path}:3@test_it")
+
+
 def test_threads_that_a_script_leaves_behind_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "script.py"
     path.write_text(

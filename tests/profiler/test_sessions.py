@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +323,30 @@ def test_profile_decorator_deactivates_even_on_errors(tree: Callable[..., dict])
     proton.finalize()
     assert Path("p.hatchet").exists() and Path("proton.hatchet").exists()
     assert proton.DEFAULT_PROFILE_NAME == "proton"
+
+
+def test_profile_decorator_takes_coroutines_and_generators(tree: Callable[..., dict]) -> None:
+    @proton.profile(name="p")
+    async def waits() -> int:
+        with proton.scope("A"):
+            await asyncio.sleep(0)
+        with proton.scope("B"):
+            return 3
+
+    @proton.profile(name="p")
+    def gives() -> Iterator[int]:
+        with proton.scope("C"):
+            pass
+        yield 1
+        with proton.scope("D"):
+            pass
+
+    assert asyncio.run(waits()) == 3 and not registry.active
+    for _ in gives():
+        assert not registry.active
+        with proton.scope("outside"):
+            pass
+    assert names(tree()) == ["A", "B", "C", "D"] and not registry.active
 
 
 def test_formats_and_standard_output(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path) -> None:
