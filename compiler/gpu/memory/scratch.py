@@ -287,7 +287,7 @@ def _is_fragment(layout: LinearLayout) -> bool:
 def _layout(value: Value) -> LinearLayout:
     layout = value.type.layout
     if layout is None:
-        raise OutOfResources("layouts", 1, 0, hint=f"{value!r} has no layout")
+        raise IRError(f"{value!r} has no layout")
     return layout
 
 

@@ -11,6 +11,7 @@ import pytest
 from deuteron.compiler import KernelSource, compile, knobs
 from deuteron.compiler.errors import IRError, SignatureError
 from deuteron.compiler.gpu import STEPS, check_of, lower_to_gpu, pipeline
+from deuteron.compiler.gpu.ops import ConvertLayout
 from deuteron.compiler.gpu.work import GpuWork
 from deuteron.compiler.ir import Function, parse_function, print_function, uses, verify
 from deuteron.compiler.launch_recipe import Guard
@@ -19,6 +20,7 @@ from deuteron.compiler.options import Schedule
 from deuteron.compiler.runtime.variant.pipeline import Build, build, make_tile
 from deuteron.compiler.runtime.variant.variant import make_variant
 from deuteron.compiler.target import Target
+from deuteron.tuner.evaluate.worker import status_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 POINTERS = dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*f16:16")
@@ -86,6 +88,24 @@ def test_a_step_that_breaks_layouts_is_named(monkeypatch: pytest.MonkeyPatch) ->
         pytest.raises(IRError, match="pass agree broke matmul_kernel: .*do not fit"),
     ):
         compiled("agree", target="cuda:80")
+
+
+def test_a_layout_that_is_lost_is_no_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was one, of "layouts": the steps ran again with a slot less, as often as there were slots."""
+    runs = []
+
+    def lose(work: GpuWork) -> None:
+        pipeline.lay_out(work)
+        runs.append(work.slots)
+        for op in work.function.walk():
+            if isinstance(op, ConvertLayout):
+                op.x.type = op.x.type.with_layout(None)
+
+    broken = tuple((name, lose if name == "layouts" else step) for name, step in pipeline.PIPELINE)
+    monkeypatch.setattr(pipeline, "PIPELINE", broken)
+    with pytest.raises(IRError, match="has no layout$") as caught:
+        steps("cuda:80", persistent=False)
+    assert len(runs) == 1 and status_of(caught.value) == "failed"
 
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
