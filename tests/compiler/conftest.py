@@ -30,6 +30,7 @@ from deuteron.compiler.tile import movement as v
 from deuteron.compiler.tile import program as p
 from deuteron.compiler.tile import reduction as r
 from deuteron.compiler.tile import shape as s
+from deuteron.compiler.tile.blocks import BlockLoad
 from deuteron.compiler.tile.passes import optimize
 from simulator import simulate_launch
 
@@ -174,6 +175,8 @@ class Sketch:
     floats: bool = True
     effects: bool = True
     defined: bool = False  # only what every target must compute alike, bit for bit
+    blocks: bool = False  # loads of boxes of arrays, too, which back ends do not take
+    promises: bool = True
     function: Function = field(default_factory=lambda: Function("random"))
     arguments: list[Array | int] = field(default_factory=list)
     pool: list[Value] = field(default_factory=list)
@@ -355,6 +358,40 @@ class Sketch:
         other = self.like(Tile(t.I32, shape)) if wanted else None
         self.add(m.Load(pointer, mask, other))
 
+    def block(self) -> None:
+        """Some of the table or, behind its end, zeros; only a load where there are no blocks."""
+        if not self.blocks:
+            self.load()
+        elif self.choose([True, False]):
+            self.add(self.box(self.like(Tile(t.I32)), self.choose([4, 8])))
+        else:
+            self.walk_over_boxes()
+
+    def box(self, place: Value, size: int) -> BlockLoad:
+        last, all, one = (self.build.emit(e.Constant(n, Tile(t.I32))).result for n in (TABLE - 1, TABLE, 1))
+        offset = self.build.emit(e.And(place, last)).result
+        return BlockLoad(self.choose([self.table, self.scratch]), (all,), (one,), (offset,), (size,), (1,))
+
+    def walk_over_boxes(self) -> None:
+        """A sum over boxes whose place moves by the same amount in each iteration."""
+        numbers = self.choose([0, 1, -3]), self.choose(range(6)), self.choose([1, 2, 4]), self.choose(range(-5, 6))
+        lower, upper, step, amount = (self.build.emit(e.Constant(n, Tile(t.I32))).result for n in numbers)
+        amount = self.choose([amount, self.function.body.args[2]])
+        inits = self.like(lower.type), self.like(Tile(t.I32, (4,)))
+        body = Block()
+        place, total = [body.add_argument(type) for type in (lower.type, *(v.type for v in inits))][1:]
+        with self.build.into(body):
+            summed = self.build.emit(e.Add(total, self.build.emit(self.box(place, 4)).result)).result
+            moved = self.choose([e.Add(place, amount), e.Add(amount, place), e.Sub(place, amount)])
+            self.build.emit(c.Yield((self.build.emit(moved).result, summed)))
+        self.build.emit(op := c.For(lower, upper, step, inits, 0, 1, body))
+        self.pool += op.results
+
+    def promise(self) -> None:
+        x = self.integer()
+        if self.promises:
+            self.add(e.Hint(x, (1,) * max(1, x.type.rank)))
+
     def store(self) -> None:
         if self.effects:
             pointer = self.place(self.scratch)
@@ -437,7 +474,7 @@ class Sketch:
         kinds = [
             self.leaf, self.leaf, self.arithmetic, self.arithmetic, self.arithmetic, self.unary, self.logic,
             self.shift, self.compare, self.select, self.cast, self.widen, self.reshape, self.reshape,
-            self.combine, self.load, self.store, self.control,
+            self.combine, self.load, self.block, self.store, self.control, self.promise,
         ]  # fmt: skip
         for _ in range(count):
             self.choose(kinds)()
@@ -460,9 +497,11 @@ def _functions(
     floats: bool = True,
     effects: bool = True,
     defined: bool = False,
+    blocks: bool = False,
+    promises: bool = True,
     steps: int = 12,
 ) -> tuple[Function, list[Array | int]]:
-    sketch = Sketch(draw, floats=floats, effects=effects, defined=defined)
+    sketch = Sketch(draw, floats, effects, defined, blocks, promises)
     sketch.steps(draw(st.integers(1, steps)))
     return sketch.finish()
 
