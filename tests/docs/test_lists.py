@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deuteron.cli.exports import FORMATS as EXPORTS
+from deuteron.compiler import language
 from deuteron.compiler.target import ARCHITECTURES
 from deuteron.profiler.viewer.formats import FORMATS as VIEWER_FORMATS
 from deuteron.tuner.strategies import STRATEGIES
@@ -25,6 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs"
     [
         ("config-bundles.md", EXPORTS),
         ("http-api.md", BUILTINS),
+        ("language.md", language.__all__),
         ("profiling.md", VIEWER_FORMATS),
         ("search.md", {name.partition(":")[0] for name in STRATEGIES}),
     ],

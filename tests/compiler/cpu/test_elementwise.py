@@ -1,4 +1,4 @@
-"""Every elementwise operation on every element type, against the interpreter."""
+"""Elementwise operations against the interpreter: every type, special values and whole ranges."""
 
 from __future__ import annotations
 

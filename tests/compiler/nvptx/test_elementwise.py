@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from deuteron.compiler.gpu import lower_to_gpu
-from deuteron.compiler.ir import SCALARS, Builder, Function, Pointer, Scalar, Tile, Value
+from deuteron.compiler.ir import REGISTRY, SCALARS, Builder, Function, Pointer, Scalar, Tile, Value
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target
 from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
@@ -19,14 +19,13 @@ from deuteron.compiler.tile import memory as m
 from deuteron.compiler.tile import shape as s
 
 SIZE = 128
-FLOAT_UNARY = (
-    e.Neg, e.Abs, e.Exp, e.Exp2, e.Log, e.Log2, e.Sin, e.Cos, e.Tanh, e.Erf, e.Sqrt, e.Rsqrt, e.Floor, e.Ceil,
-    e.RoundEven, e.Trunc, e.Exp10, e.Log10, e.Tan, e.Atan, e.Reciprocal,
-)  # fmt: skip
-FLOAT_BINARY = (e.Add, e.Sub, e.Mul, e.Div, e.Rem, e.Min, e.Max, e.Pow, e.Atan2)
-INTEGER_BINARY = (
-    e.Add, e.Sub, e.Mul, e.IntDiv, e.Rem, e.And, e.Or, e.Xor, e.Min, e.Max, e.Shl, e.Shr,
-)  # fmt: skip
+#: Operations of one and of two operands of one type; others are made below.
+UNARY = [op for op in REGISTRY.values() if issubclass(op, e.Unary)]
+BINARY = [op for op in REGISTRY.values() if issubclass(op, e.Binary)]
+FLOAT_UNARY = [op for op in UNARY if op is not e.Not]
+FLOAT_BINARY = [op for op in BINARY if not issubclass(op, e.IntegerBinary)]
+INTEGER_UNARY = [op for op in UNARY if not issubclass(op, e.FloatUnary)]
+INTEGER_BINARY = [op for op in BINARY if not issubclass(op, e.FloatBinary) and op is not e.MulHigh]
 #: From sm_89 on there are conversions of f8.
 F8_CAPABILITY = 89
 Make = Callable[[Value, Value], object]
@@ -41,7 +40,7 @@ def _arithmetic(scalar: Scalar) -> Iterator[Make]:
         yield from (lambda x, y, accuracy=accuracy: e.Exp(x, accuracy) for accuracy in ("1 ulp", "2 ulp"))
         yield lambda x, y: e.Fma(x, y, x)
     else:
-        yield from (lambda x, y, kind=kind: kind(x) for kind in (e.Neg, e.Not, e.Abs))
+        yield from (lambda x, y, kind=kind: kind(x) for kind in INTEGER_UNARY)
         yield from (lambda x, y, kind=kind: kind(x, y) for kind in INTEGER_BINARY)
         if scalar.bits >= 32:
             yield lambda x, y: e.MulHigh(x, y)
