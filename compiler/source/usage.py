@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from ..errors import DeuteronError
 from ..language.control import HINTS_WITHOUT_EFFECT
 from ..language.inline import Inlinable, LibraryFunction
+from ..language.results import gives_floats
+from ..language.tensor import tensor
 from .kernel import KernelSource, source_of
+from .modules import LanguageModule
 
 #: Calls that read or write memory; the address, or the descriptor, is their first argument or what they are methods of.
 _LOADS = {"load", "load_tensor_descriptor"}
@@ -33,20 +36,6 @@ _SHAPE_CALLS = {"arange", "zeros", "full", "zeros_like", "reshape", "broadcast_t
 _ARRAYS = {
     "make_block_ptr": ("shape", "strides", "offsets", "block_shape"),
     "make_tensor_descriptor": ("shape", "strides", "block_shape"),
-}
-#: Calls that make floating-point tiles.
-_FLOAT_CALLS = {
-    "load",
-    "load_tensor_descriptor",
-    "rand",
-    "randn",
-    "rand4x",
-    "exp",
-    "exp2",
-    "log",
-    "sqrt",
-    "rsqrt",
-    "dot",
 }
 _MAX_DEPTH = 8
 
@@ -298,14 +287,36 @@ class _Reader:
             match part:
                 case ast.Constant(value=float()):
                     return True
-                case ast.Call() if _called(part) in _FLOAT_CALLS:
+                case ast.Call() if _called(part) in _LOADS:
                     source = self._address(part)
                     pointer = self._pointer(source) if source is not None else None
-                    if _called(part) not in _LOADS or pointer not in self.found.integer_pointers:
+                    if pointer not in self.found.integer_pointers:
                         return True
+                case ast.Call() if gives_floats(self._function(part)):
+                    return True
                 case _:
                     pass
         return False
+
+    def _function(self, call: ast.Call) -> object:
+        """The function that a call is of, if it is one of the language or a method of tensors."""
+        if isinstance(call.func, ast.Attribute) and self._is_method(call):
+            return getattr(tensor, call.func.attr, None)
+        return self._named_by(call.func)
+
+    def _named_by(self, expression: ast.expr) -> object:
+        """What a name of the language, or a path to one, stands for; None for others."""
+        match expression:
+            case ast.Name(id=name) if name in self.source.free_names:
+                try:
+                    return self.source.namespace.lookup(name)
+                except (KeyError, DeuteronError):
+                    return None  # of Python, or wrong: the compilation says so at its place
+            case ast.Attribute(value=owner, attr=name):
+                home = self._named_by(owner)
+                return home.members.get(name) if isinstance(home, LanguageModule) else None
+            case _:
+                return None
 
     def _pointer(self, address: ast.expr) -> str | None:
         """The parameter that an address is computed from: the one called a pointer, else the leftmost summand."""

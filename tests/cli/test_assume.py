@@ -79,6 +79,23 @@ def test_scalars_that_meet_real_numbers_are_real():
     }
 
 
+@pytest.mark.parametrize(
+    ("expression", "type"),
+    [
+        *((f"tl.{name}(i)", "f32") for name in ("exp", "sin", "cos", "erf", "sigmoid", "rsqrt")),
+        *((f"i.{name}()", "f32") for name in ("sin", "sigmoid")),
+        *((expression, "f32") for expression in ("tl.rand(7, i)", "tl.math.exp2(i)", "tl.fdiv(i, 3)")),
+        ("tl.extra.libdevice.sinh(i)", "f32"),
+        *((expression, "i32:16") for expression in ("tl.abs(i)", "i.abs()", "tl.randint(7, i)", "tl.umulhi(i, i)")),
+        ("sin(i)", "i32:16"),
+    ],
+)
+def test_scalars_that_meet_results_of_functions_have_their_kind(expression: str, type: str) -> None:
+    """``sin`` by itself is some other function. The language says what is a float: a list knew exp and not sin."""
+    body = f"i = tl.arange(0, 16)\ny = {expression}\ntl.store(o + i, y * s)"
+    assert signature("o, s", body)["s"] == type
+
+
 def test_pointers_of_called_functions():
     text = """\
 @triton.jit
