@@ -40,7 +40,10 @@ def compile_kernel(
     emit: Annotated[Stage | None, typer.Option(help="Default: ptx on a GPU, asm on a CPU.")] = None,
     after: Annotated[
         str | None,
-        typer.Option(metavar="STEP", help="With --emit gpu: after structure, persistent, ... of this stage."),
+        typer.Option(
+            metavar="STEP",
+            help="With --emit tile: after the pass fold, cse, ...; with --emit gpu: after the step structure, ...",
+        ),
     ] = None,
     times: Annotated[bool, typer.Option("--time", help="Say how long each stage took.")] = False,
     signature: Annotated[

@@ -13,6 +13,7 @@ import pytest
 
 from deuteron.compiler import Schedule, Target
 from deuteron.compiler.targets.nvptx import assemble
+from deuteron.compiler.tile.passes import PASSES
 
 ARCHITECTURES = ("80", "86", "87", "89", "90a", "100a", "103a", "110a", "120", "121")
 TARGETS = tuple(f"cuda:{name}" for name in ARCHITECTURES)
@@ -56,12 +57,26 @@ def test_any_step_of_the_gpu_stage(run, examples: Path, step: str, word: str, no
     assert word in ran.out and not_yet not in ran.out
 
 
+@pytest.mark.parametrize("target", ["cpu", "cuda:90a"])
+def test_any_pass_of_the_tile_stage(run, examples: Path, target: str):
+    """Passes that run twice have two names."""
+
+    def after(*step: str) -> str:
+        return run("compile", f"{examples}/matmul.py:matmul_kernel", "--target", target, "--emit", "tile", *step).out
+
+    texts = {name: after("--after", name) for name in PASSES}
+    lines = [text.count("\n") for text in texts.values()]
+    assert lines == sorted(lines, reverse=True) and texts["dce"] == after()
+    changes = ("promises", "fold", "cse", "licm", "cse_again", "dce")
+    assert len({texts[name] for name in changes}) == len(changes)
+
+
 def test_steps_are_named_where_one_is_unknown(run, examples: Path):
-    for emit, step in (("gpu", "ring"), ("ptx", "rings")):
+    for emit, step in (("gpu", "ring"), ("ptx", "rings"), ("tile", "rings"), ("gpu", "cse")):
         ran = run("compile", f"{examples}/matmul.py:matmul_kernel", *HOPPER, "--emit", emit, "--after", step)
         assert ran.code == 2
         assert f"the stage '{emit}' has no step '{step}'" in ran.err
-        assert "structure, persistent, streams" in ran.err
+        assert "structure, persistent, streams" in ran.err and "stage tile: promises, fold, unroll" in ran.err
 
 
 def test_times_of_stages_and_steps(run, examples: Path):

@@ -396,7 +396,7 @@ def test_a_pass_that_breaks_the_ir_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         function.body.ops.reverse()
         return function
 
-    monkeypatch.setattr(passes, "PIPELINE", (*passes.PIPELINE, spoil))
+    monkeypatch.setattr(passes, "PIPELINE", (*passes.PIPELINE, ("spoil", spoil)))
     with knobs.verify.scope(True), pytest.raises(IRError, match="the pass spoil broke add: "):
         compile_add(stop_after="tile")
     monkeypatch.undo()

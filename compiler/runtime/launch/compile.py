@@ -33,7 +33,8 @@ def compile(
     under the names of its elements: ``args.0``, ``args.1``. ``constexprs`` maps the rest to values; defaults fill in.
     ``target``: ``cpu`` or ``cuda:90a``, one of :data:`~...target.ARCHITECTURES`. ``schedule``: further options of
     :class:`~...options.Schedule`, which says what each of them does. ``stop_after`` ends the work at a stage such as
-    ``ptx``; ``step``: the stage ``gpu`` as it is after this step of it (``compiler/gpu/pipeline.py`` lists them).
+    ``ptx``; ``step``: the stage ``tile`` or ``gpu`` as it is after this step of it (``compiler/tile/passes`` and
+    ``compiler/gpu/pipeline.py`` list them).
 
     Raises:
         SignatureError: parameters, types or options that the kernel or the schedule does not have.

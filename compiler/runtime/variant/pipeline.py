@@ -116,8 +116,8 @@ def _plain_recipe(schedule: Schedule) -> LaunchRecipe:
 
 
 def build(variant: Variant, stop_after: str | None = None, step: str | None = None) -> Build:
-    """Compile a variant to machine code, or up to the stage ``stop_after``; ``step``: the stage ``gpu`` is what it is
-    after this step of it.
+    """Compile a variant to machine code, or up to the stage ``stop_after``; ``step``: the stage, which is
+    ``tile`` or ``gpu``, is what it is after this pass or step of it.
 
     Machine code for which the assembler keeps much in local memory is made again with twice as many warps, and the
     better one taken. Where it finds no registers for what warp groups sum up, products are done by single warps.
@@ -179,9 +179,9 @@ def _wider(work: Build) -> Variant | None:
 def _build(variant: Variant, stop_after: str | None, step: str | None) -> Build:
     work = Build(variant)
     with _assembler(work, stop_after) as assembler:
-        function = make_tile(work)
+        function = make_tile(work, step if stop_after == "tile" else None)
         if stop_after == "tile":
-            work.artifacts["tile"] = print_function(function)
+            work.artifacts.setdefault("tile", print_function(function))
         elif stop_after == "linalg":
             from ...linalg import lower_to_linalg  # lazy: only for those who take MLIR elsewhere
 
@@ -204,7 +204,7 @@ def _assembler(work: Build, stop_after: str | None) -> AbstractContextManager[Pt
 
 
 def check_stage(variant: Variant, stage: str | None, step: str | None = None) -> None:
-    """Raise SignatureError unless the variant's target has the stage, and the GPU stage the step."""
+    """Raise SignatureError unless the variant's target has the stage, and the stage the step."""
     known = STAGES[variant.target.kind] + EXPORTS[variant.target.kind]
     if stage is not None and stage not in known:
         raise SignatureError(
@@ -214,11 +214,13 @@ def check_stage(variant: Variant, stage: str | None, step: str | None = None) ->
     if step is None:
         return
     from ...gpu import STEPS  # lazy: a launch from the cache compiles nothing
+    from ...tile.passes import PASSES  # lazy: as above
 
-    if stage != "gpu" or step not in STEPS:
+    steps = {"tile": PASSES, "gpu": STEPS}
+    if step not in steps.get(stage or "", ()):
         raise SignatureError(
             f"the stage {stage!r} has no step {step!r}",
-            hint=f"steps of the stage gpu: {', '.join(STEPS)}",
+            hint="; ".join(f"steps of the stage {name}: {', '.join(known)}" for name, known in steps.items()),
         )
 
 
@@ -239,8 +241,8 @@ def lowered(variant: Variant) -> Function:
     )
 
 
-def make_tile(work: Build) -> Function:
-    """Source text to optimised tile IR."""
+def make_tile(work: Build, wanted: str | None = None) -> Function:
+    """Source text to optimised tile IR; what the pass ``wanted`` left becomes the text of the stage."""
     from ...tile.passes import drop_records, number_scopes, optimize  # lazy: a launch from the cache compiles nothing
 
     variant = work.variant
@@ -256,6 +258,8 @@ def make_tile(work: Build) -> Function:
         def observe(name: str, made: Function) -> None:
             if check:
                 _verify(name, made, verify)
+            if name == wanted:
+                work.artifacts["tile"] = print_function(made)
 
         return optimize(function, observe)
 

@@ -1,8 +1,8 @@
 """The target-neutral passes, and the order in which they run.
 
-Every pass of PIPELINE takes a function, changes it in place and returns it; each is idempotent and keeps what the
-interpreter computes. Source locations survive: an operation that replaces another one takes over its place in the
-source.
+Every pass of PIPELINE, which has a name of its own, takes a function, changes it in place and returns it; each is
+idempotent and keeps what the interpreter computes. Source locations survive: an operation that replaces another one
+takes over its place in the source.
 """
 
 from __future__ import annotations
@@ -23,20 +23,32 @@ from .unroll import unroll
 
 Pass = Callable[[Function], Function]
 
-#: What :func:`optimize` runs, in order. Unrolling comes after a fold that makes trip counts constant.
-PIPELINE: tuple[Pass, ...] = (spread_promises, fold, unroll, cse, licm, fold, cse, dce)
+#: What :func:`optimize` runs, in order. Unrolling comes after a fold that makes trip counts constant. Names are
+#: those of ``deuteron compile --after``.
+PIPELINE: tuple[tuple[str, Pass], ...] = (
+    ("promises", spread_promises),
+    ("fold", fold),
+    ("unroll", unroll),
+    ("cse", cse),
+    ("licm", licm),
+    ("fold_again", fold),
+    ("cse_again", cse),
+    ("dce", dce),
+)
+PASSES = tuple(name for name, _ in PIPELINE)
 
 
 def optimize(function: Function, observe: Callable[[str, Function], None] = lambda name, made: None) -> Function:
     """Run PIPELINE on ``function`` in place and return it; ``observe`` is called with the name of each pass and what it
     left."""
-    for step in PIPELINE:
+    for name, step in PIPELINE:
         function = step(function)
-        observe(step.__name__, function)
+        observe(name, function)
     return function
 
 
 __all__ = [
+    "PASSES",
     "PIPELINE",
     "Pass",
     "check_scopes",
