@@ -86,40 +86,59 @@ class Plan:
     checked: set[Value] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class _Consumers:
+    """Who computes a value: operations that are no part of another one's expression.
+
+    ``again``: one of them does so more than once, along a broadcast dimension or in another region, as loops are.
+    """
+
+    ops: set[Op] = field(default_factory=set)
+    again: bool = False
+
+    @property
+    def many(self) -> bool:
+        """Whether the value is computed more than once unless it is kept."""
+        return self.again or len(self.ops) > 1
+
+    def add(self, other: _Consumers) -> None:
+        """Let them compute this value, too."""
+        self.ops |= other.ops
+        self.again |= other.again
+
+
 def make_plan(function: Function) -> Plan:
     """Decide for all values of ``function``."""
     plan = Plan()
     ordered: list[tuple[Op, Block]] = []
     _visit(function.body, plan, ordered)
     costs = _costs(ordered)
-    # Who computes a value: consumers by identity; a value that is kept is one consumer of what it is made of.
-    roots: dict[Value, set[object]] = {}
+    consumers: dict[Value, _Consumers] = {}
     for op, block in reversed(ordered):
-        lazy = is_lazy(op)
-        keeps = False
-        if lazy:
-            for result in op.results:
-                readers = roots.get(result, set())
-                many = len(readers) > 1 or any(isinstance(r, str) for r in readers)
-                if many and costs[result] >= WORTH_KEEPING:
-                    plan.kept.add(result)
-                keeps = keeps or result in plan.kept
+        mine = _consumers_through(op, plan, costs, consumers)
         for operand in op.operands:
-            if not operand.type.rank or _read_transposed(op, operand):
-                continue
-            mine: set[object] = roots.setdefault(operand, set())
-            if not lazy or keeps:
-                mine.add(op)
-            else:
-                mine.update(*(roots.get(r, set()) for r in op.results))
-            if _repeats(op):
-                mine.add("repeated")
-            if plan.home.get(operand) is not block:
-                mine.add("another region")
+            if operand.type.rank and not _read_transposed(op, operand):
+                others = consumers.setdefault(operand, _Consumers())
+                others.add(mine)
+                others.again |= _repeats(op) or plan.home.get(operand) is not block
         plan.kept.update(v for v in reads_buffer(op) if v.type.rank)
     plan.at_once = _ends_of_long_chains(ordered)
     plan.checked = {v for v in plan.kept if _wraps_around(v)}
     return plan
+
+
+def _consumers_through(op: Op, plan: Plan, costs: dict[Value, float], consumers: dict[Value, _Consumers]) -> _Consumers:
+    """Who computes the operands of ``op``, whose readers have been seen: itself or, where it is a part of their
+    expressions, who computes its results. Keeps these if that is worth it."""
+    if not is_lazy(op):
+        return _Consumers({op})
+    made = _Consumers()
+    for result in op.results:
+        known = consumers.get(result, _Consumers())
+        made.add(known)
+        if known.many and costs[result] >= WORTH_KEEPING:
+            plan.kept.add(result)
+    return _Consumers({op}) if any(result in plan.kept for result in op.results) else made
 
 
 def _ends_of_long_chains(ordered: list[tuple[Op, Block]]) -> set[Value]:
