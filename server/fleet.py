@@ -37,9 +37,9 @@ def fleet(tx: Transaction, *, now: datetime | None = None) -> list[FleetWorker]:
     return [_at_work(worker, running.get(worker.name), moment) for worker in tx.workers.all()]
 
 
-def connected_workers(tx: Transaction, *, now: datetime | None = None) -> list[StoredWorker]:
+def connected_workers(tx: Transaction) -> list[StoredWorker]:
     """The workers that jobs can be brought to now, drained or not, by host and device."""
-    moment = now or datetime.now(UTC)
+    moment = datetime.now(UTC)
     return [worker for worker in tx.workers.all() if _is_connected(worker, moment)]
 
 

@@ -130,12 +130,6 @@ class LinearMap:
     def __call__(self, value: int) -> int:
         return combine(self.columns, value)
 
-    def compose(self, inner: LinearMap) -> LinearMap:
-        """The map x -> self(inner(x)); raises LayoutError when the widths differ."""
-        if inner.out_bits != self.in_bits:
-            raise LayoutError(f"cannot feed {inner.out_bits} bits to a map of {self.in_bits} bits")
-        return LinearMap(tuple(self(column) for column in inner.columns), self.out_bits)
-
     @property
     def rank(self) -> int:
         """Dimension of the image."""

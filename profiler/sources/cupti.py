@@ -58,23 +58,22 @@ _MOST_CALLS = 2000
 class CuptiSource:
     """Collects kernel records of all GPUs of this process. One at a time: CUPTI serves one client.
 
-    ``library`` names the libcupti to load (default: found by :mod:`deuteron.profiler.sources.locate`),
-    ``buffer_bytes`` the size of one activity buffer (default: the knob DEUTERON_PROFILE_BUFFER_SIZE; memory is
-    touched as records arrive, so an unfilled buffer costs little). Raises CuptiError if the library cannot be loaded
-    or used.
+    :mod:`.locate` finds libcupti. An activity buffer is as large as the knob DEUTERON_PROFILE_BUFFER_SIZE says; memory
+    is touched as records arrive, so an unfilled one costs little. Raises CuptiError if the library cannot be loaded or
+    used.
     """
 
-    def __init__(self, library: str | None = None, buffer_bytes: int | None = None) -> None:
+    def __init__(self) -> None:
         from .locate import load_cupti  # lazy: searched for only where there is a GPU
 
-        self._cupti = load_cupti(library)
+        self._cupti = load_cupti()
         version = c_uint32()
         if self._cupti.cuptiGetVersion(byref(version)) or not version.value:
             raise CuptiError("libcupti is here, but no NVIDIA driver", hint="profile on the CPU: backend='cpu'")
         self.version = version.value
         self._kernel_size = kernel_record_size(self.version)
         self._measured = False
-        self._native = native_callbacks(max(buffer_bytes or knobs.profile_buffer_bytes.get(), _LEAST_BUFFER_BYTES))
+        self._native = native_callbacks(max(knobs.profile_buffer_bytes.get(), _LEAST_BUFFER_BYTES))
         self._subscriber = c_void_p()
         self._epoch_offset_ns = 0
         self._traced = False

@@ -36,8 +36,8 @@ class SamplingSource(CuptiSource):
     """Collects kernel records, and samples of the contexts in use at its start, every 2 to the power of ``period``
     cycles; else as :class:`.cupti.CuptiSource`."""
 
-    def __init__(self, period: int, library: str | None = None, buffer_bytes: int | None = None) -> None:
-        super().__init__(library, buffer_bytes)
+    def __init__(self, period: int) -> None:
+        super().__init__()
         self._period = period
         self._samplers: dict[int, PcSampler] = {}
         self._reasons: dict[int, tuple[str, bool]] = {}

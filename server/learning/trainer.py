@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -30,25 +29,14 @@ _STOP_S = 10.0
 
 
 class Trainer:
-    """A thread of the server that dispatches, between :meth:`start` and :meth:`stop`. It sleeps until a job ends.
+    """A thread of the server that dispatches, between :meth:`start` and :meth:`stop`. It sleeps until a job ends."""
 
-    ``train`` and ``clock`` (monotonic seconds) are for tests.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        store: ServiceStore,
-        metrics: Metrics,
-        *,
-        train: TrainKernel = train_in_child,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, settings: Settings, store: ServiceStore, metrics: Metrics) -> None:
         self._settings = settings
         self._store = store
         self._metrics = metrics
-        self._train = train
-        self._clock = clock
+        self._train: TrainKernel = train_in_child
+        self._clock = time.monotonic
         self._turns = Turns()
         self._memory: TrainingMemory | None = None
         self._unavailable = settings.learn_seconds <= 0

@@ -24,9 +24,9 @@ def sizes_of(shape_key: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"=([0-9]{1,20})(?=,|$)", shape_key)]
 
 
-def ago(moment: datetime | None, now: datetime | None = None) -> str:
+def ago(moment: datetime | None) -> str:
     """How long ago: 5 s, 3 min, 2 h, 4 d."""
     if moment is None:
         return "–"
-    seconds = max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
+    seconds = max(0.0, (datetime.now(UTC) - moment).total_seconds())
     return f"{duration_text(seconds)} ago"

@@ -37,6 +37,13 @@ def test_rule_or_reason(target, op):
     )
 
 
+def test_the_cpu_refuses_what_is_expanded_before_and_assembly_of_gpus():
+    refused = {op for rules in TARGETS["cpu"][0] for op in rules.reasons}
+    expanded, assembly = {"block_load", "block_store"}, {"inline_assembly", "effectful_assembly"}
+    assert {op.mnemonic for op in refused} == expanded | assembly
+    assert not any(op in rules.rules for rules in TARGETS["cpu"][0] for op in refused)
+
+
 def test_registry_is_covered():
     assert len(TILE) >= 60
     assert {*TILE, *GPU, *CPU} == set(REGISTRY.values())

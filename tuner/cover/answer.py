@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .set_cover import MOST_NODES, FoundCover, has_cover, smallest_cover
+from .set_cover import FoundCover, has_cover, smallest_cover
 from .table import CoverError, TimeTable
 
 
@@ -54,7 +54,7 @@ class Cover:
         return tuple(config for config, loss in losses if loss is not None and loss <= self.tolerance)
 
 
-def cover_within(table: TimeTable, tolerance: float = 0.03, *, most_nodes: int = MOST_NODES) -> Cover:
+def cover_within(table: TimeTable, tolerance: float = 0.03) -> Cover:
     """The fewest configurations of which at every shape one is within ``tolerance`` (0.03 is 3 %) of the best measured
     there; of several such sets the one with the smallest weighted mean loss.
 
@@ -63,10 +63,10 @@ def cover_within(table: TimeTable, tolerance: float = 0.03, *, most_nodes: int =
     """
     if not tolerance >= 0:
         raise CoverError(f"a tolerance of {tolerance}", hint="0 or more; 0.03 is 3 %")
-    return _answer(table, tolerance, _covered(table, tolerance, most_nodes))
+    return _answer(table, tolerance, _covered(table, tolerance))
 
 
-def cover_with(table: TimeTable, count: int, *, most_nodes: int = MOST_NODES) -> Cover:
+def cover_with(table: TimeTable, count: int) -> Cover:
     """At most ``count`` configurations with the smallest largest loss: as few as have it, and of these the smallest
     weighted mean. Of tables too large to be searched through the loss may be larger than need be; the answer's
     ``least`` is then less than ``count``.
@@ -79,23 +79,23 @@ def cover_with(table: TimeTable, count: int, *, most_nodes: int = MOST_NODES) ->
         raise CoverError(f"{count} configurations", hint="at least 1")
     losses = sorted({loss for row in table.losses for loss in row.values()})
     low, high = 0, len(losses) - 1
-    if not has_cover(*_masks(table, losses[high]), count, most_nodes):
+    if not has_cover(*_masks(table, losses[high]), count):
         raise CoverError(
             f"no {count} configurations were found that were measured at all shapes between them",
             hint="measure more pairs (--measure), or allow more configurations",
         )
     while low < high:
         middle = (low + high) // 2
-        if has_cover(*_masks(table, losses[middle]), count, most_nodes):
+        if has_cover(*_masks(table, losses[middle]), count):
             high = middle
         else:
             low = middle + 1
-    return _answer(table, losses[high], _covered(table, losses[high], most_nodes))
+    return _answer(table, losses[high], _covered(table, losses[high]))
 
 
-def _covered(table: TimeTable, tolerance: float, most_nodes: int) -> FoundCover:
+def _covered(table: TimeTable, tolerance: float) -> FoundCover:
     masks, everything = _masks(table, tolerance)
-    return smallest_cover(masks, everything, lambda members: _mean_loss(table, members), most_nodes)
+    return smallest_cover(masks, everything, lambda members: _mean_loss(table, members))
 
 
 def _masks(table: TimeTable, tolerance: float) -> tuple[dict[int, int], int]:

@@ -41,7 +41,7 @@ def smallest_cover(masks: Mapping[int, int], everything: int, cost: Cost, most_n
     return FoundCover(tuple(sorted(greedy)), least, False)
 
 
-def has_cover(masks: Mapping[int, int], everything: int, size: int, most_nodes: int = MOST_NODES) -> bool:
+def has_cover(masks: Mapping[int, int], everything: int, size: int) -> bool:
     """Whether a cover with at most ``size`` members is found."""
     together = 0
     for mask in masks.values():
@@ -50,7 +50,7 @@ def has_cover(masks: Mapping[int, int], everything: int, size: int, most_nodes: 
         return False
     if len(_greedy(masks, everything)) <= size:
         return True
-    search = _Search(masks, everything, lambda members: 0.0, most_nodes, first=True)
+    search = _Search(masks, everything, lambda members: 0.0, MOST_NODES, first=True)
     return search.of_size(size)[0] is not None
 
 

@@ -1,11 +1,10 @@
 """The CPU target: tile IR to vectorised machine code of this computer, run by a thread pool."""
 
-from .catalogue import RULES
+from . import catalogue as catalogue
 from .launch import LoadedKernel, load, position
 from .program import CpuProgram, emit_assembly, emit_object, lower_to_llvm
 
 __all__ = [
-    "RULES",
     "CpuProgram",
     "LoadedKernel",
     "emit_assembly",
