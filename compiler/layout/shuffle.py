@@ -135,66 +135,109 @@ class _Core:
     after: tuple[Exchange, ...]
 
 
-def _solve(source: _Columns, result: _Columns) -> _Core | None:
-    registers = len(source.register)
-    space = Echelon([*source.register, *source.lane])
-    # The own lane is the first guess; only the difference to it has to be found elsewhere.
-    by_register = [space.solve(flat) for flat in result.register]
-    by_lane = [space.solve(want ^ have) for want, have in zip(result.lane, source.lane, strict=True)]
-    by_warp = [space.solve(want ^ have) for want, have in zip(result.warp, source.warp, strict=True)]
-    if None in by_register or None in by_lane or None in by_warp:
-        return None
-    places_r = [place or 0 for place in by_register]
-    places_l = [(place or 0) ^ 1 << registers + bit for bit, place in enumerate(by_lane)]
-    places_w = [place or 0 for place in by_warp]
-    # Kernel of the source map: places that may be added freely, since they hold copies.
-    kernel = [
-        (space.solve(flat) or 0) ^ 1 << registers + bit
-        for bit, flat in enumerate(source.lane)
-        if not (space.solve(flat) or 0) >> registers + bit & 1
-    ]
-    pool = [(place, 0) for place in kernel]
-    pool += [(place, 1 << bit) for bit, place in enumerate(places_r)]
-    moves = _make_invertible(places_l, pool, registers)
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the source has what is at each bit of a result's place. A place of the source is X, of ``bits`` bits, with
+    L above it, so these are columns of Br and Ar, Bl and Al, Bw and Aw. ``copies`` may be added to any place, for they
+    lead to copies: the kernel of the source's map."""
 
-    low = (1 << registers) - 1
-    lane = [place >> registers for place, _ in moves]
-    image = Echelon([*lane, *(1 << bit for bit in range(len(lane)))])
-    offers = [combine([place & low for place, _ in moves], image.solve(1 << bit) or 0) for bit in range(len(lane))]
-    if any(combine(offers, place >> registers) != place & low for place, _ in moves):
+    bits: int
+    register: list[int]
+    lane: list[int]
+    warp: list[int]
+    copies: list[int]
+
+    def source_register(self, place: int) -> int:
+        """X."""
+        return place & ((1 << self.bits) - 1)
+
+    def source_lane(self, place: int) -> int:
+        """L."""
+        return place >> self.bits
+
+
+def _solve(source: _Columns, result: _Columns) -> _Core | None:
+    """The shuffles between two layouts of a warp: A, C and M of the module's text. None where data must cross warps, or
+    where what a lane must offer depends on more than the lane."""
+    places = _find_places(source, result)
+    if places is None:
+        return None
+    columns = _make_invertible(places)
+    a = [places.source_lane(place) for place, _ in columns]
+    m = _solve_m(a, [places.source_register(place) for place, _ in columns])
+    if any(combine(m, places.source_lane(place)) != places.source_register(place) for place, _ in columns):
         return None
 
     def offered(place: int) -> int:
-        return place & low ^ combine(offers, place >> registers)
+        """What remains of X once the exchanges between registers have brought M*L."""
+        return places.source_register(place) ^ combine(m, places.source_lane(place))
 
-    before = [Exchange("lane", bit, flip) for bit, flip in enumerate(offers) if flip]
-    before += [Exchange("warp", bit, offered(place)) for bit, place in enumerate(places_w) if offered(place)]
+    before = [Exchange("lane", bit, flip) for bit, flip in enumerate(m) if flip]
+    before += [Exchange("warp", bit, offered(place)) for bit, place in enumerate(places.warp) if offered(place)]
     return _Core(
         before=tuple(before),
-        rounds=tuple(ShuffleRound(offered(p), p >> registers) for p in span_of(places_r)),
-        lane=tuple(lane),
-        warp=tuple(place >> registers for place in places_w),
-        after=tuple(Exchange("lane", bit, flip) for bit, (_, flip) in enumerate(moves) if flip),
+        rounds=tuple(ShuffleRound(offered(place), places.source_lane(place)) for place in span_of(places.register)),
+        lane=tuple(a),
+        warp=tuple(places.source_lane(place) for place in places.warp),
+        after=tuple(Exchange("lane", bit, c) for bit, (_, c) in enumerate(columns) if c),
     )
 
 
-def _make_invertible(places: list[int], pool: list[tuple[int, int]], registers: int) -> list[tuple[int, int]]:
-    """(place, C column) per lane bit: pool entries are added until the lane parts are independent."""
+def _find_places(source: _Columns, result: _Columns) -> _Places | None:
+    """The columns of A and B; None where a warp of the result needs what another one has."""
+    bits = len(source.register)
+    units = [1 << (bits + bit) for bit in range(len(source.lane))]
+    space = Echelon([*source.register, *source.lane])
+    # The own lane is the first guess; only the difference to it has to be found elsewhere.
+    register = _solve_all(space, result.register)
+    lane = _solve_all(space, [want ^ have for want, have in zip(result.lane, source.lane, strict=True)])
+    warp = _solve_all(space, [want ^ have for want, have in zip(result.warp, source.warp, strict=True)])
+    own = _solve_all(space, source.lane)
+    if register is None or lane is None or warp is None or own is None:
+        return None
+    return _Places(
+        bits,
+        register,
+        lane=[place ^ unit for place, unit in zip(lane, units, strict=True)],
+        warp=warp,
+        copies=[place ^ unit for place, unit in zip(own, units, strict=True) if not place & unit],
+    )
+
+
+def _solve_all(space: Echelon, vectors: Sequence[int]) -> list[int] | None:
+    """A combination for each vector; None if one is outside of the subspace."""
+    found = [combination for vector in vectors if (combination := space.solve(vector)) is not None]
+    return found if len(found) == len(vectors) else None
+
+
+def _solve_m(a: list[int], x: list[int]) -> list[int]:
+    """The columns of M: M*A is ``x``, which is Bl + Br*C. Where A is not invertible, M is zero on what completes its
+    image."""
+    units = [1 << bit for bit in range(len(a))]
+    image = Echelon([*a, *units])
+    return [combine(x, image.solve(unit) or 0) for unit in units]
+
+
+def _make_invertible(places: _Places) -> list[tuple[int, int]]:
+    """For each bit of the lane a place, which is a column of Bl + Br*C and of A, with the column of C. C is chosen, and
+    copies are, so that those of A are independent, as far as that is possible."""
+    pool = [(place, 0) for place in places.copies]
+    pool += [(place, 1 << bit) for bit, place in enumerate(places.register)]
     space = Echelon()
-    moves = [(place, 0) for place in places]
-    identity_first = sorted(range(len(places)), key=lambda bit: places[bit] >> registers != 1 << bit)
-    dependent = [bit for bit in identity_first if not space.add(places[bit] >> registers)]
+    columns = [(place, 0) for place in places.lane]
+    identity_first = sorted(range(len(columns)), key=lambda bit: places.source_lane(places.lane[bit]) != 1 << bit)
+    dependent = [bit for bit in identity_first if not space.add(places.source_lane(places.lane[bit]))]
     for exact in (True, False):
         for bit in list(dependent):
-            for extra, flip in pool:
-                place = places[bit] ^ extra
-                lane = place >> registers
+            for extra, c in pool:
+                place = places.lane[bit] ^ extra
+                lane = places.source_lane(place)
                 if (lane == 1 << bit or not exact) and lane not in space:
                     space.add(lane)
-                    moves[bit] = place, flip
+                    columns[bit] = place, c
                     dependent.remove(bit)
                     break
-    return moves
+    return columns
 
 
 def _unpack(core: _Core, source: LinearLayout, result: LinearLayout, packed: Sequence[int]) -> WarpShuffle:
