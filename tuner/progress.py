@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from deuteron.compiler.counting import counted
 from deuteron.compiler.printable import printable, printable_line
 
 from .events import (
@@ -91,16 +92,17 @@ def event_text(event: TuneEvent) -> str | None:
     """One line about an event; None for trials, which come in numbers."""
     match event:
         case JobStarted():
-            return f"tuning {event.kernel_name} on {event.device} with {event.strategy}: {event.tasks} shapes"
+            shapes = counted(event.tasks, "shape")
+            return f"tuning {event.kernel_name} on {event.device} with {event.strategy}: {shapes}"
         case ShapeStarted():
-            size = "many" if event.space_size is None else event.space_size
+            size = "many configurations" if event.space_size is None else counted(event.space_size, "configuration")
             held = [f"\n  {name} changes no code here: tried as {value!r} only" for name, value in event.held.items()]
             known = [f"\n  starts from {name}" for name in event.known]
-            return f"{shape_key(event.shape)} {event.dtype}: {size} configurations{''.join(held)}{''.join(known)}"
+            return f"{shape_key(event.shape)} {event.dtype}: {size}{''.join(held)}{''.join(known)}"
         case TrialFinished():
             return None
         case ShapeFinished(record=record):
-            ended = f"\n  ended after {record.trials} trials: {event.settled}" if event.settled else ""
+            ended = f"\n  ended after {counted(record.trials, 'trial')}: {event.settled}" if event.settled else ""
             started = "" if event.start is None else f"\n  {event.start.text}"
             doubt = "" if event.doubt is None else f"\n  warning: {event.doubt}"
             return f"{record.shape_key} {record.dtype}: {_record_text(record)}{started}{ended}{doubt}"

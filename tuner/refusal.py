@@ -9,6 +9,8 @@ from functools import lru_cache
 import msgspec
 import msgspec.inspect
 
+from deuteron.compiler.errors import DeuteronError
+
 from .errors import SchemaError
 
 # msgspec's names of JSON types, in the order in which an error lists them, and what people call them.
@@ -105,8 +107,8 @@ def _failing_key(
         except msgspec.ValidationError as error:
             if str(error) == message:
                 return key
-        except Exception:
-            continue  # refused for another reason
+        except DeuteronError:
+            continue  # the whole, which is not so without the other entries, is refused
     return "..."
 
 

@@ -74,9 +74,8 @@ def persistent(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | No
     )
 
 
-def maxnreg(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | None:
+def maxnreg(schedule: Schedule, _: KernelTraits) -> IllegalSchedule | None:
     """The assembler takes the number as permission: with more registers than there are no CTA would start."""
-    del traits
     if has_room_for(schedule, schedule.num_warps):
         return None
     most = REGISTER_FILE // (32 * schedule.num_warps) // 8 * 8

@@ -79,6 +79,26 @@ def test_a_refusal_names_the_field_and_what_would_do(change: dict[str, object], 
         assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
+class Checked(Document, frozen=True):
+    named: Mapping[str, int]
+    mistaken: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mistaken:
+            raise ZeroDivisionError("a mistake")
+        if "last" not in self.named:
+            raise SchemaError("the last one is missing")
+
+
+def test_an_entry_is_found_among_others_that_the_whole_needs() -> None:
+    """Each entry is tried alone, where what checks the whole may refuse it; a mistake of that check is no refusal."""
+    refused = {"named": {"first": 1, "last": "x"}}
+    with pytest.raises(SchemaError, match=r"^file\.named\.last: expected a whole number, found the text 'x'"):
+        convert(refused, Checked, "file")
+    with pytest.raises(ZeroDivisionError, match="a mistake"):
+        convert({**refused, "mistaken": True}, Checked, "file")
+
+
 @pytest.mark.parametrize("weight", ["NaN", "Infinity", "-Infinity", "1e400"])
 def test_only_numbers_are_numbers(weight: str) -> None:
     with pytest.raises(SchemaError, match=r"file"):

@@ -67,7 +67,7 @@ def test_plain_lines_where_there_is_no_terminal(events: list[TuneEvent]) -> None
         for event in events:
             view(event)
     assert stream.getvalue().splitlines() == [
-        "tuning softmax_kernel on cpu/epyc with random: 1 shapes",
+        "tuning softmax_kernel on cpu/epyc with random: 1 shape",
         "M=64,N=32 f32: 25 configurations",
         "  best so far: #0 screen 12.5 us  BLOCK=1",
         "  #1 screen compile_error  BLOCK=2  (line 3: no)",

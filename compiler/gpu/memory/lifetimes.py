@@ -51,9 +51,9 @@ class Lifetimes:
         self._parent: dict[Op, Op | None] = {}
         self._number(function.body, None, 0)
         self._waits: dict[Wgmma, list[Op]] = {}
-        for wait in self._span:
-            for product in added_up(wait.x.op if isinstance(wait, Await) else wait):
-                self._waits.setdefault(product, []).append(wait)
+        for op in self._span:
+            for product in added_up(op.x.op if isinstance(op, Await) else op):
+                self._waits.setdefault(product, []).append(op)
 
     @property
     def whole(self) -> Lifetime:

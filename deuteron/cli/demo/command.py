@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from deuteron.compiler.extras import require_extras
-from deuteron.tuner.time_text import duration_text
 
 from ..errors import CommandError
 from ..output import print_records, say
@@ -71,7 +70,7 @@ def demo(
     steps.begin("launch from the file, in a new process without a service")
     _launch_in_new_process(files.bundle, chosen)
     _say_where(files)
-    say(f"done in {duration_text(steps.elapsed)}")
+    say(f"done in {steps.elapsed:.0f} s")
 
 
 def _make_folder(out: Path) -> None:
