@@ -64,6 +64,15 @@ class Usage:
     has_dot: bool = False
     has_while: bool = False
 
+    def of_pointers(self) -> tuple[set[str], ...]:
+        """What is known of pointers: a caller's is what an address that it passes is computed from."""
+        return self.pointers, self.loaded, self.stored, self.integer_pointers
+
+    def of_values(self) -> tuple[set[str], ...]:
+        """What is known of other parameters: a caller's is one that it passes as it is."""
+        numbers = self.integers, self.reals, self.sizes, self.conditions
+        return (*numbers, self.texts, self.dtypes, self.precisions)
+
 
 def usage_of(source: KernelSource) -> Usage:
     """What a kernel does with each of its parameters. What cannot be told is in no set."""
@@ -262,12 +271,12 @@ class _Reader:
                 pointer = self._pointer(value)
                 if name in inner.descriptors:
                     self.found.descriptors |= self._bare_names(value) - self.bindings.keys()
-                for kind in ("pointers", "loaded", "stored", "integer_pointers"):
-                    if pointer and name in getattr(inner, kind):
-                        getattr(self.found, kind).add(pointer)
-            for kind in ("integers", "reals", "sizes", "conditions", "texts", "dtypes"):
-                if name in getattr(inner, kind):
-                    getattr(self.found, kind).update(self._bare_names(value))
+                for ours, theirs in zip(self.found.of_pointers(), inner.of_pointers(), strict=True):
+                    if pointer and name in theirs:
+                        ours.add(pointer)
+            for ours, theirs in zip(self.found.of_values(), inner.of_values(), strict=True):
+                if name in theirs:
+                    ours |= self._bare_names(value)
 
     # ---- expressions ------------------------------------------------------------------------------------------
 

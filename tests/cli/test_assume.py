@@ -196,6 +196,23 @@ tl.dot(v, v, input_precision=P)
     assert found == {"EVEN": True, "ACT": "", "T": SCALARS["f32"], "P": "ieee"}
 
 
+def test_precisions_of_called_functions():
+    """P was 1."""
+    text = """
+@triton.jit
+def multiply(v, P: tl.constexpr):
+    return tl.dot(v, v, input_precision=P)
+
+
+@triton.jit
+def k(x, P: tl.constexpr):
+    i = tl.arange(0, 16)
+    at = x + i[:, None] * 16 + i[None, :]
+    tl.store(at, multiply(tl.load(at), P))
+"""
+    assert assume(source(text)).constexprs == {"P": "ieee"}
+
+
 CONFIGS = """@triton.autotune(
     configs=[
         triton.Config({"B": computed()}),
