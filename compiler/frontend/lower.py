@@ -157,6 +157,7 @@ class Compilation:
         self.sanitize_overflow = sanitize_overflow
         self.target = target
         self.num_warps = num_warps
+        self.quiet = False
         self.told_warps: int | None = None
         #: The kernel's, and those of the functions that were inlined.
         self.sources = list(sources)

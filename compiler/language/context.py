@@ -40,6 +40,7 @@ class Context(Protocol):
     sanitize_overflow: bool  # and those that integers did not overflow (see overflow.py)
     target: Target | None  # what is compiled for; None where nothing is
     num_warps: int | None  # warps of a program; None where nothing is compiled
+    quiet: bool  # warn of nothing: it is no kernel of anybody's
     told_warps: int | None  # those that the program was told; None where it did not ask
 
     @property
@@ -114,6 +115,8 @@ def activate(context: Context) -> Iterator[Context]:
 def warn(message: str, where: Location | None = None) -> None:
     """A UserWarning at a line of the kernel: as one that its module gives itself there, so that Python's filters, and
     its rule to show a warning once in each place, hold. ``where``: that of the operations being emitted."""
+    if current().quiet:
+        return
     where = where or current().builder.location
     if where is None:
         warnings.warn(message, stacklevel=3)

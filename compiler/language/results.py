@@ -57,6 +57,7 @@ class _Draft:
     sanitize_overflow = False
     target: Target | None = None
     num_warps: int | None = None
+    quiet = True
     told_warps: int | None = None
 
     def __init__(self) -> None:

@@ -177,6 +177,7 @@ class EagerContext:
         self.sanitize_overflow = sanitize_overflow
         self.target: Target | None = None  # nothing is compiled
         self.num_warps: int | None = None
+        self.quiet = False
         self.told_warps: int | None = None
 
     @property

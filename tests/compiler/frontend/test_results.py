@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 
 import pytest
 
@@ -46,7 +47,7 @@ def compiled(call: str, operands: int) -> bool | None:
     return None
 
 
-@pytest.mark.filterwarnings("ignore:tl.where takes an int1")
+@pytest.mark.filterwarnings("ignore:tl.where takes an int1")  # of kernels
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_kernels_get_the_kind_that_is_told(name: str) -> None:
     """Bessel functions of any order take an integer and a float, which nobody tries."""
@@ -55,3 +56,10 @@ def test_kernels_get_the_kind_that_is_told(name: str) -> None:
     operands = sum(p.default is p.empty for p in inspect.signature(plain).parameters.values())
     found = compiled(name, operands)
     assert found is None or gives_floats(function) == found or name.endswith((".jn", ".yn"))
+
+
+def test_nobody_is_warned_of_what_is_tried() -> None:
+    gives_floats.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not gives_floats(language.where)
