@@ -22,12 +22,15 @@ _OPERANDS = (Tile(I32), Tile(I32, (16,)), Tile(F32), Tile(F32, (16,)))
 _REFUSALS = (DeuteronError, TypeError, ValueError, AttributeError)
 
 
-@cache
 def gives_floats(function: object) -> bool:
     """Whether ``function`` is one of the language that gives floats of integers, or that takes floats alone and gives
     such."""
-    if not callable(function) or not (isinstance(function, LibraryFunction) or is_builtin(function)):
-        return False
+    known = isinstance(function, LibraryFunction) or is_builtin(function)
+    return known and callable(function) and _tried(function)
+
+
+@cache
+def _tried(function: Callable[..., object]) -> bool:
     for type in _OPERANDS:
         try:
             result = _call(function, type)

@@ -10,7 +10,7 @@ import pytest
 from deuteron.compiler import language
 from deuteron.compiler.errors import CompileTimeAssertionFailure, DeuteronError
 from deuteron.compiler.frontend import KernelSource, lower
-from deuteron.compiler.language import libdevice
+from deuteron.compiler.language import libdevice, results
 from deuteron.compiler.language.builtin import is_builtin
 from deuteron.compiler.language.inline import LibraryFunction
 from deuteron.compiler.language.results import gives_floats
@@ -59,7 +59,12 @@ def test_kernels_get_the_kind_that_is_told(name: str) -> None:
 
 
 def test_nobody_is_warned_of_what_is_tried() -> None:
-    gives_floats.cache_clear()
+    results._tried.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not gives_floats(language.where)
+
+
+@pytest.mark.parametrize("value", [[1], 2.0, len, pytest.param(print, id="print"), None])
+def test_what_is_no_function_of_the_language_gives_nothing(value: object) -> None:
+    assert not gives_floats(value)
