@@ -9,8 +9,9 @@ new one with a worker for each, once these have opened their devices; both know 
 hour of the second over those of the first; a run that is not done after --limit seconds counts what it has. Of every
 search the default configuration is timed in its last phase: "a/a" are the ratios of these times, other devices busy
 over idle, of the shapes that the first device measured in both runs; "apart" counts those whose 95 % intervals do not
-meet. With one device both runs are on it, and "a/a" says what that comes to where nothing is busy. "idle" are seconds of a run in which workers had no job, of all workers together: before their first one, between
-two, and after their last one. "spent" are seconds of their jobs: "screen wait" for what was proposed and compiled,
+meet. With one device both runs are on it, and "a/a" says what that comes to where nothing is busy. "idle" are seconds
+of a run in which workers had no job, of all workers together: before their first one, between two, and after their
+last one. "spent" are seconds of their jobs: "screen wait" for what was proposed and compiled,
 "check" and "measure" there and in races and finals, what these took beyond ("race rest", "final rest": processes and
 their inputs), and what was between trials of a job.
 """

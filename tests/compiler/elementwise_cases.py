@@ -185,11 +185,12 @@ _PREDICATES = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le"
 _BITS = {e.And: operator.and_, e.Or: operator.or_, e.Xor: operator.xor}
 _FUNCTIONS = {
     e.Exp: math.exp, e.Exp2: lambda x: 2.0**x, e.Exp10: lambda x: 10.0**x, e.Sin: math.sin, e.Cos: math.cos,
-    e.Atan: math.atan, e.Tanh: math.tanh, e.Erf: math.erf, e.Floor: math.floor, e.Ceil: math.ceil, e.Trunc: math.trunc,
-    e.RoundEven: round,
+    e.Tan: math.tan, e.Atan: math.atan, e.Tanh: math.tanh, e.Erf: math.erf, e.Floor: math.floor, e.Ceil: math.ceil,
+    e.Trunc: math.trunc, e.RoundEven: round,
 }  # fmt: skip
 _FUNCTIONS_OF_POSITIVE = {
     e.Log: math.log, e.Log2: math.log2, e.Log10: math.log10, e.Sqrt: math.sqrt, e.Rsqrt: lambda x: x**-0.5,
+    e.Reciprocal: lambda x: 1 / x,
 }  # fmt: skip
 
 CASES: dict[type[Op], list[Case]] = {
