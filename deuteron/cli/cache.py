@@ -16,7 +16,7 @@ from deuteron.compiler.counting import counted
 from deuteron.compiler.whole_file import whole_file, write_whole
 
 from .errors import CommandError
-from .exports import FORMATS, ExportFormat, FolderFormat, read_source
+from .exports import FORMATS, ExportFormat, FolderFormat, Selection, read_source
 from .lookup import from_bundle, from_service
 from .output import print_predictors, print_records, say, tell, writing
 from .settings import Server, connect
@@ -128,9 +128,16 @@ def export(
             metavar="NAMES", help="Of helion: the kernel's block sizes in the order of the Helion kernel's tiles."
         ),
     ] = "",
+    kernel: Annotated[
+        str, typer.Option(metavar="KERNEL", help="Only this kernel: its name, or its hash or the beginning of that.")
+    ] = "",
+    dtype: Annotated[str, typer.Option(help="Only this dtype.")] = "",
+    device: Annotated[str, typer.Option(metavar="KEY", help="Only this device (its key).")] = "",
     allow_unsigned: AllowUnsigned = False,
 ) -> None:
-    """Write configurations for other programs.
+    """Write configurations for other programs. json and csv have every record; other formats have of
+    each kernel, dtype, device and shape the one that a lookup gives: of the newest text of the kernel,
+    measured with this machine's toolchain, else the newest.
 
     Example: `deuteron cache export configs.bundle --format python`
     """
@@ -139,7 +146,8 @@ def export(
         if value and form != of:
             raise CommandError(f"{option} has no meaning with --format {form}", hint=f"it is for --format {of}")
     order = tuple(name.strip() for name in blocks.split(",") if name.strip())
-    found = replace(read_source(source, allow_unsigned=allow_unsigned), triton=triton, blocks=order)
+    read = Selection(kernel, dtype, device).of(read_source(source, allow_unsigned=allow_unsigned))
+    found = replace(read, triton=triton, blocks=order)
     if isinstance(chosen, FolderFormat):
         if output is None:
             raise CommandError(f"--format {form} writes files", hint="-o FOLDER says where")

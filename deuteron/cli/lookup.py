@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +14,8 @@ from .output import format_config
 from .settings import connect
 
 if TYPE_CHECKING:
-    from deuteron.tuner import Bundle
+    from deuteron.tuner import Bundle, ConfigRecord
+    from deuteron.tuner.records import Predictor
 
 _SHORTEST_HASH = 8
 
@@ -38,7 +38,7 @@ def from_bundle(
     *,
     strict: bool,
 ) -> Found:
-    """Look in a file, for a device of this machine.
+    """Look in a file, for a device of this machine. A name that several texts have stands for the newest.
 
     Raises:
         CommandError: the bundle has no such kernel.
@@ -52,16 +52,17 @@ def from_bundle(
     )
 
     here = get_device(device)
+    kernel_hash, remark = _hash_in(bundle, kernel)
     answer = lookup(
         bundle.index(),
-        _hash_in(bundle, kernel),
+        kernel_hash,
         DeviceFingerprint.of(here.properties),
         shape,
         dtype,
         strict=strict,
         toolchain=current_toolchain(here),
     )
-    return Found(answer.match, answer.reason, format_config(answer.config))
+    return Found(answer.match, answer.reason + remark, format_config(answer.config))
 
 
 def from_service(
@@ -87,21 +88,31 @@ def _hash_of_file(kernel: str) -> str | None:
     return read_kernel(kernel).hash
 
 
-def _hash_in(bundle: Bundle, kernel: str) -> str:
-    """The hash of a kernel that is named, abbreviated, or given as a file or as a built-in workload."""
+def stands_for(kernel: str, stored: ConfigRecord | Predictor) -> bool:
+    """Whether ``kernel`` is the name of a stored kernel, its hash, or the beginning of that."""
+    is_hash = len(kernel) >= _SHORTEST_HASH and stored.kernel_hash.startswith(kernel)
+    return is_hash or kernel == stored.kernel_name
+
+
+def _hash_in(bundle: Bundle, kernel: str) -> tuple[str, str]:
+    """The hash of a kernel that is named, abbreviated, or given as a file or as a built-in workload, and a remark where
+    that is the newest of several."""
+    from deuteron.tuner.records.precedence import age  # lazy: help starts without the tuner
+
     of_file = _hash_of_file(kernel)
     if of_file is not None:
-        return of_file
+        return of_file, ""
     sought = builtin_workload(kernel).kernel.name if kernel in BUILTINS else kernel
-    names: dict[str, str] = {}
-    known = ((one.kernel_name, one.kernel_hash) for one in bundle.records())
-    predicted = ((one.kernel_name, one.kernel_hash) for one in bundle.predictors())
-    for name, kernel_hash in itertools.chain(known, predicted):
-        is_hash = len(kernel) >= _SHORTEST_HASH and kernel_hash.startswith(kernel)
-        if name in (kernel, sought) or is_hash:
-            return kernel_hash
-        names[name] = kernel_hash
-    raise CommandError(f"{bundle.path} has no kernel {kernel!r}", hint=f"it has {', '.join(names) or 'none'}")
+    stored: list[ConfigRecord | Predictor] = [*bundle.records(), *bundle.predictors()]
+    known = [one for one in stored if stands_for(kernel, one) or one.kernel_name == sought]
+    if not known:
+        names = dict.fromkeys(one.kernel_name for one in stored)
+        raise CommandError(f"{bundle.path} has no kernel {kernel!r}", hint=f"it has {', '.join(names) or 'none'}")
+    newest, texts = max(known, key=age).kernel_hash, {one.kernel_hash for one in known}
+    if len(texts) == 1:
+        return newest, ""
+    others = ", ".join(sorted(text[:12] for text in texts - {newest}))
+    return newest, f"; {kernel} is the newest of {len(texts)} texts, {newest[:12]} (the others: {others})"
 
 
 def _identity_of(device: str) -> tuple[str, dict[str, str] | None]:

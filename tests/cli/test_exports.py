@@ -316,6 +316,77 @@ def test_tritons_cache(record_of, export, tmp_path: Path, triton: ModuleType) ->
         names["remember"](Autotuner(tmp_path, configs[:2]), "bf16", {"n": 1024}, array, array, 1024)
 
 
+# -- which records count
+
+ALL_FORMATS = [name for name in FORMATS if name not in ("json", "csv")]
+EXPERTS = {"E": 8, "N": 64, "M": 16}
+OPTIONS = {"sglang": ("--triton", "3.6.0"), "helion": ("--blocks", "BLOCK_SIZE_M,BLOCK_N,BLOCK_SIZE_K")}
+
+
+def texts_of(output: Path) -> str:
+    return output.read_text() if output.is_file() else "".join(p.read_text() for p in output.rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("form", ALL_FORMATS)
+@pytest.mark.parametrize("which", ["toolchain", "text", "day"])
+def test_the_record_of_a_lookup_is_exported(run, bundle: Path, record_of, tmp_path: Path, form: str, which: str):
+    """Services keep a record of every toolchain, and names are of more than one text."""
+    (base,) = read_bundle(bundle).records()
+    place = {"default_config": TILES, "created_at": "2026-02-01T00:00:00Z", "toolchain": base.toolchain}
+    current = record_of(EXPERTS, TILES, **place)
+    if which == "toolchain":  # a newer one of another toolchain is not this machine's
+        current = replace(current, device=base.device)
+    changes: dict[str, Any] = {
+        "toolchain": {"toolchain": {"compiler": "0"}, "created_at": "2026-03-01T00:00:00Z"},
+        "text": {"kernel_hash": "0" * 64, "created_at": "2026-01-01T00:00:00Z"},
+        "day": {"toolchain": {"compiler": "0"}, "created_at": "2026-01-01T00:00:00Z"},
+    }[which]
+    stale = replace(current, config={**TILES, "BLOCK_SIZE_K": 16}, default_config={**TILES, "BLOCK_SIZE_K": 16})
+    write_bundle(tmp_path / "two.bundle", [replace(stale, **changes), current])
+    write_bundle(tmp_path / "one.bundle", [current])
+    made = []
+    for name in ("one", "two"):
+        source, output = tmp_path / f"{name}.bundle", tmp_path / f"{name}-out"
+        ran = run("cache", "export", source, "--format", form, "-o", output, *OPTIONS.get(form, ()))
+        assert ran.code == 0, ran.err
+        made.append(texts_of(output))
+    if form == "dispatch" and which != "text":  # the other one is second, for shapes where the first may not be used
+        assert made[1].index("'BLOCK_SIZE_K': 64") < made[1].index("'BLOCK_SIZE_K': 16")
+        return
+    assert made[0] == made[1]
+    if which == "text":
+        assert "1 record of 1 older text left out" in ran.err and "--kernel 000000000000" in ran.err
+    else:
+        assert "1 record left out, of shapes of which there is" in ran.err
+
+
+def test_an_export_is_of_a_kernel_a_dtype_and_a_device(run, record_of, tmp_path: Path) -> None:
+    """One file of vLLM and SGLang is for several dtypes, and devices of one name."""
+    base = record_of(EXPERTS, TILES)
+    other = {**TILES, "BLOCK_SIZE_M": 16}
+    larger = replace(base.device, sm_count=132)
+    for option, value, second in (
+        ("--dtype", "bf16", replace(base, dtype="f16", config=other)),
+        ("--device", base.device.key, replace(base, device=larger, config=other)),
+        ("--kernel", base.kernel_name, replace(base, kernel_name="other", kernel_hash="f" * 64, config=other)),
+    ):
+        write_bundle(tmp_path / "b", sorted([base, second], key=lambda record: record.key))
+        vllm = ("cache", "export", tmp_path / "b", "--format", "vllm", "-o", tmp_path / option)
+        ran = run(*vllm)
+        assert ran.code == 2 and "has two configurations for M=16" in ran.err
+        hinted = re.search(rf"{option} (\S+)", ran.err)
+        assert hinted is not None
+        ran = run(*vllm, option, hinted[1])
+        assert ran.code == 0, ran.err
+        (file,) = (tmp_path / option).iterdir()
+        assert json.loads(file.read_text())["16"]["BLOCK_SIZE_M"] == (64 if hinted[1] == value else 16)
+    ran = run(*vllm, "--dtype", "f64")
+    assert ran.code == 2 and "no record is of that kernel, dtype and device" in ran.err
+    write_bundle(tmp_path / "b", [base, record_of({**EXPERTS, "K": 7}, other)])
+    ran = run(*vllm)
+    assert ran.code == 2 and "such files know no K" in ran.err
+
+
 # -- all formats
 
 

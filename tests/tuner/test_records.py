@@ -219,6 +219,18 @@ def test_the_newer_of_two_records_counts(make_record, h100) -> None:  # type: ig
         assert lookup(order, HASH, h100, {"n": 4}, "f32").config == {"BLOCK": 2}
 
 
+def test_the_newer_of_two_records_counts_for_near_shapes_too(make_record, h100) -> None:  # type: ignore[no-untyped-def]
+    """Of whichever toolchains they are, as those of another version or where no toolchain is given."""
+    records = [
+        make_record(device=h100, shape={"M": 8}, toolchain={"compiler": name}, created_at=day, config={"B": block})
+        for name, day, block in (("a", "2026-01-01", 1), ("b", "2026-03-01", 2), ("c", "2026-02-01", 3))
+    ]
+    for shape in ({"M": 8}, {"M": 9}):
+        for toolchain in (None, {"compiler": "another"}):
+            answer = lookup(records, records[0].kernel_hash, h100, shape, records[0].dtype, toolchain=toolchain)
+            assert answer.config == {"B": 2}
+
+
 @pytest.mark.parametrize(
     ("shape", "message"),
     [

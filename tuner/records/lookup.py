@@ -11,6 +11,7 @@ from ..errors import RecordNotFound, ShapeMismatch
 from ..job import shape_key
 from .fingerprint import DeviceFingerprint
 from .nearest import ShapeSet, shape_distance
+from .precedence import age
 from .predictor import Predictor
 from .record import ConfigRecord
 from .toolchain import Difference, differences
@@ -60,7 +61,7 @@ class _Table:
         old = self.by_key.get(record.shape_key)
         if old is None:
             self._shapes.add(record.shape_key, record.shape)
-        if old is None or (old.created_at, old.id) <= (record.created_at, record.id):
+        if old is None or age(old) <= age(record):
             self.by_key[record.shape_key] = record
 
     def nearest(self, shape: Mapping[str, int]) -> Iterator[ConfigRecord]:
@@ -101,7 +102,7 @@ class RecordIndex:
         place, key = (predictor.kernel_hash, predictor.dtype), predictor.device.key
         others = [item for item in self._predictors.get(place, ()) if item[1].key != predictor.key]
         known = [*others, (key, predictor)]
-        self._predictors[place] = sorted(known, key=lambda item: (item[1].created_at, item[1].id), reverse=True)
+        self._predictors[place] = sorted(known, key=lambda item: age(item[1]), reverse=True)
         self._by_hash.setdefault(predictor.kernel_hash, predictor)
         self.add_dims(predictor.kernel_hash, predictor.kernel_name, predictor.ranking.dims)
         self.add_place(predictor.kernel_hash, predictor.device.key, predictor.dtype)
@@ -332,7 +333,7 @@ def _answer(record: ConfigRecord, asked: _Asked, closest: ConfigRecord | None = 
 def _exact(tables: list[_Table], wanted: str) -> ConfigRecord | None:
     """The newest record of exactly this shape."""
     found = [table.by_key[wanted] for table in tables if wanted in table.by_key]
-    return max(found, key=lambda record: (record.created_at, record.id), default=None)
+    return max(found, key=age, default=None)
 
 
 def _nearest(tables: list[_Table], shape: Mapping[str, int]) -> tuple[ConfigRecord | None, ConfigRecord | None]:
@@ -349,4 +350,6 @@ def _nearest(tables: list[_Table], shape: Mapping[str, int]) -> tuple[ConfigReco
 
 
 def _first(records: Iterable[ConfigRecord], shape: Mapping[str, int]) -> ConfigRecord | None:
-    return min(records, key=lambda r: (shape_distance(r.shape, shape), r.shape_key), default=None)
+    """The nearest; of several for one shape the newest."""
+    newest_first = sorted(records, key=age, reverse=True)
+    return min(newest_first, key=lambda r: (shape_distance(r.shape, shape), r.shape_key), default=None)

@@ -6,7 +6,7 @@ A new format is a :class:`TextFormat` or :class:`FolderFormat` in a file of this
 from __future__ import annotations
 
 from .configs import DISPATCH, PYTHON
-from .format import ExportFormat, ExportSource, FolderFormat, TextFormat, read_source
+from .format import ExportFormat, ExportSource, FolderFormat, Selection, TextFormat, read_source
 from .helion import HELION
 from .kernel_tuner import T4
 from .moe import SGLANG, VLLM
@@ -18,4 +18,4 @@ FORMATS: dict[str, ExportFormat] = {
     made.name: made for made in (JSON, CSV, PYTHON, DISPATCH, TRITON_CACHE, VLLM, SGLANG, HELION, T4)
 }
 
-__all__ = ["FORMATS", "ExportFormat", "ExportSource", "FolderFormat", "TextFormat", "read_source"]
+__all__ = ["FORMATS", "ExportFormat", "ExportSource", "FolderFormat", "Selection", "TextFormat", "read_source"]

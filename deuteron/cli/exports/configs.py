@@ -65,11 +65,11 @@ def is_legal(legal, shape):
 
 
 def write_python(source: ExportSource, file: TextIO) -> None:
-    """Per kernel a list of distinct ``Config``s for ``@triton.autotune(configs=...)``, in order of appearance."""
+    """Per kernel a list of distinct ``Config``s for ``@triton.autotune(configs=...)``."""
     from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
 
     configs: dict[str, dict[str, None]] = {}
-    for record in source.records:
+    for record in source.standing():
         configs.setdefault(record.kernel_name, {})[config_text(record.config, SCHEDULE_OPTIONS, SCHEDULE_OPTIONS)] = (
             None
         )
@@ -82,16 +82,17 @@ def write_python(source: ExportSource, file: TextIO) -> None:
 
 def write_dispatch(source: ExportSource, file: TextIO) -> None:
     """A module for users of Triton, which needs nothing else: ``config_for`` gives what a lookup gives. Options of
-    schedules that Triton does not know are left out."""
+    schedules that Triton does not know are left out. Of several records of a shape the first answers, and where it may
+    not, the next."""
     from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
     from deuteron.tuner.records.lookup import FARTHEST  # lazy: help starts without the tuner
 
-    tables: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for record in source.records:
+    tables: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
+    for record in source.ranked():
         config = config_text(record.config, SCHEDULE_OPTIONS, TRITONS)
         line = f"({dict(record.shape)!r}, {legality_text(record)}, {config})"
         devices = tables.setdefault((record.kernel_name, record.dtype), {})
-        devices.setdefault(record.device.key, []).append(line)
+        devices.setdefault(record.device.key, {})[line] = None
     text = ""
     for key, devices in tables.items():
         text += f"    {key!r}: {{\n"

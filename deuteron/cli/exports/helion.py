@@ -35,14 +35,14 @@ def helion_files(source: ExportSource) -> dict[str, str]:
         CommandError: a value is none that Helion takes, nobody said which block is which, or two records give one file.
     """
     files: dict[str, str] = {}
-    for record in source.records:
+    for record in source.standing():
         device = record.device.key.replace("/", "-")
         name = f"{record.kernel_name},{record.dtype},{record.shape_key},{device}.json"
         text = json.dumps(_config(record, source.blocks), indent=2) + "\n"
         if files.setdefault(name, text) != text:
             raise CommandError(
                 f"there are two configurations for {name}",
-                hint="narrow the bundle to one text of the kernel: deuteron cache pull --kernel HASH",
+                hint=f"the names of two devices are one there, choose one: --device {record.device.key}",
             )
     return files
 

@@ -40,7 +40,7 @@ def t4_files(source: ExportSource) -> dict[str, str]:
             name = f"{source.kernel},{event.dtype},{_shape_key(event.shape)}.json"
             found.setdefault(name, []).append(_trial_result(event))
     else:
-        for record in source.records:
+        for record in source.standing():
             device = record.device.key.replace("/", "-")
             name = f"{record.kernel_name},{record.dtype},{record.shape_key},{device}.json"
             found.setdefault(name, []).extend(_record_results(record))

@@ -65,17 +65,36 @@ def sglang_files(source: ExportSource) -> dict[str, str]:
 
 
 def _files(source: ExportSource, named: Callable[[ConfigRecord], str]) -> dict[str, str]:
-    files: dict[str, dict[int, dict[str, object]]] = {}
-    for record in source.records:
+    files: dict[str, dict[int, ConfigRecord]] = {}
+    for record in source.standing():
         _require_experts(record)
-        name, tokens, values = named(record), record.shape["M"], _values(record)
-        held = files.setdefault(name, {})
-        if held.setdefault(tokens, values) != values:
+        name, tokens = named(record), record.shape["M"]
+        held = files.setdefault(name, {}).setdefault(tokens, record)
+        if _values(held) != _values(record):
             raise CommandError(
-                f"{name} has two configurations for M={tokens}, the second of {record.shape_key}, {record.dtype}",
-                hint="narrow the bundle to one kernel: deuteron cache pull --kernel HASH",
+                f"{name} has two configurations for M={tokens}: of {_place(held)}; and of {_place(record)}",
+                hint=_narrowing(held, record),
             )
-    return {name: json.dumps(dict(sorted(held.items())), indent=4) + "\n" for name, held in files.items()}
+    return {
+        name: json.dumps({tokens: _values(held[tokens]) for tokens in sorted(held)}, indent=4) + "\n"
+        for name, held in files.items()
+    }
+
+
+def _place(record: ConfigRecord) -> str:
+    return f"{record.kernel_name}, {record.shape_key}, {record.dtype}, {record.device.key}"
+
+
+def _narrowing(first: ConfigRecord, second: ConfigRecord) -> str:
+    """What tells two records apart that are for one file."""
+    if first.kernel_name != second.kernel_name:
+        return f"choose one kernel: --kernel {first.kernel_name}"
+    if first.dtype != second.dtype:
+        return f"the file is for both dtypes, choose one: --dtype {first.dtype}"
+    if first.device.key != second.device.key:
+        return f"the file is for both devices, choose one: --device {first.device.key}"
+    sizes = [dim for dim in first.shape if first.shape[dim] != second.shape.get(dim)]
+    return f"such files know no {', '.join(sizes) or 'other sizes'}: export a bundle that has one of each"
 
 
 def _require_experts(record: ConfigRecord) -> None:

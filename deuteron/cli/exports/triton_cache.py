@@ -74,7 +74,7 @@ def write_triton_cache(source: ExportSource, file: TextIO) -> None:
     from deuteron.compiler import SCHEDULE_OPTIONS  # lazy: help starts without the compiler
 
     tables: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for record in source.records:
+    for record in source.standing():
         lines = [f"                {line},\n" for line in _timings(record, SCHEDULE_OPTIONS)]
         entry = f"            ({dict(record.shape)!r}, [\n{''.join(lines)}            ]),\n"
         devices = tables.setdefault((record.kernel_name, record.dtype), {})
