@@ -31,7 +31,8 @@ DEFAULT_REASON = "the default"
 
 _COVER = (
     "the default (the first choice of each --search) needs a larger block or grid, such as --constexpr "
-    "BLOCK=next_power_of_2(N), or the choices a constraint, such as --constraint 'BLOCK >= N'"
+    "BLOCK=next_power_of_2(N), or the choices a constraint, such as --constraint 'BLOCK >= N'; where smaller ones give "
+    "the other result too, the kernel is wrong with the default alone: name another choice first"
 )
 
 # Proposals in flight per compile process where nothing compiles while something is timed.

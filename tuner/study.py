@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
+from deuteron.compiler.counting import counted
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.arrays.dtypes import item_bytes
@@ -254,12 +255,15 @@ class _JobRun:
             report = None if course is None else course.report(self._spec.budget.trials)
         digest = profile.write(self._workdir, _profile_name(problem))
         reach = reach_of(plan, extended)
+        doubt = doubt_of(problem, task.trials)
+        decided = decide(problem, final, self._fingerprint, current_toolchain(self._device), reach)
         record = replace(
-            decide(problem, final, self._fingerprint, current_toolchain(self._device), reach),
+            decided,
             trials=sum(trial.phase == "screen" for trial in task.trials),
             profile_sha256=digest,
+            checked=decided.checked and doubt is None,
         )
-        self._emit(ShapeFinished(record, report, settled, doubt_of(problem, task.trials)))
+        self._emit(ShapeFinished(record, report, settled, doubt))
         self._learn(task)  # whose trials may be of an earlier run
         return record
 
@@ -366,8 +370,8 @@ def doubt_of(problem: Problem, trials: list[Trial]) -> str | None:
     if not others:
         return None
     return (
-        f"the default alone gives what it says itself is right: the result of {others} others is wrong, or the default "
-        "does not cover this shape"
+        f"the default alone gives what it says itself is right: the result of {counted(others, 'other')} is wrong, "
+        "or the default does not cover this shape"
     )
 
 

@@ -18,7 +18,7 @@ from deuteron.compiler.whole_file import whole_file, write_whole
 from .errors import CommandError
 from .exports import FORMATS, ExportFormat, FolderFormat, Selection, read_source
 from .lookup import from_bundle, from_service
-from .output import print_predictors, print_records, say, tell, writing
+from .output import print_predictors, print_records, print_unchecked, say, tell, writing
 from .settings import Server, connect
 from .signatures import AllowUnsigned, key_folder, read_signed
 
@@ -67,6 +67,7 @@ def show(bundle: BundleFile, allow_unsigned: AllowUnsigned = False) -> None:
     tell(f"{bundle}: {counted(manifest.count, 'configuration')} from {manifest.service}, {manifest.created_at}")
     tell(admission.reason)
     print_records(found.records())
+    print_unchecked(found.records())
     print_predictors(found.predictors())
 
 

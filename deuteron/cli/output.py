@@ -116,6 +116,14 @@ def _print_paragraphs(title: str, rows: Iterable[Mapping[str, str]]) -> None:
         tell(f"  {row['best']}, default {row['default']}, {row['speed-up']}, {row['verdict']}")
 
 
+def print_unchecked(records: Iterable[ConfigRecord]) -> None:
+    """A warning for each record whose result nothing confirmed."""
+    for record in records:
+        if not record.checked:
+            place = f"{record.kernel_name} {record.shape_key} {record.dtype}"
+            tell(f"warning: {place}: not checked: no reference and no other configuration confirms its result")
+
+
 def print_predictors(predictors: Iterable[Predictor]) -> None:
     """What predictors are worth, beside the nearest shape and the default: shares of the best at shapes that were left
     out."""

@@ -29,6 +29,14 @@ def test_show_lists_the_records(run, bundle: Path):
     assert "n=65536" in ran.out
 
 
+def test_show_says_what_was_not_checked(run, bundle: Path, tmp_path: Path):
+    (record,) = read_bundle(bundle).records()
+    assert "warning" not in run("cache", "show", bundle).out
+    write_bundle(tmp_path / "b", [replace(record, checked=False)])
+    ran = run("cache", "show", tmp_path / "b")
+    assert "warning: vector_add_kernel n=65536 f32: not checked: no reference and no other configuration" in ran.out
+
+
 def test_lookup_says_why(run, bundle: Path):
     def ask(*arguments: str) -> dict[str, str]:
         ran = run("cache", "lookup", "--bundle", bundle, *arguments)

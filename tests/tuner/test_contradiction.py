@@ -28,9 +28,10 @@ def kernel(x_ptr, y_ptr, N, BLOCK: tl.constexpr, ROWS: tl.constexpr, HOW: tl.con
         y = tl.{reduced}(x, 0)
         if HOW == 1 and BLOCK > 128:
             y += 1
-        if HOW == 2 and BLOCK > 128:
+        if HOW == 2 and BLOCK == 1024:
             y += N > 128
-        tl.store(y_ptr + row, y)
+        if HOW != 3 or BLOCK >= N:
+            tl.store(y_ptr + row, y)
 
 
 workload = {{
@@ -42,7 +43,12 @@ workload = {{
     "scalars": {{"N": "N"}},
     "grid": ["M // ROWS"],
     "space": {{
-        "parameters": {{"BLOCK": [32, 64, 128, 256], "ROWS": [1, 2], "HOW": [0, 1, 2], "num_warps": [4, 8]}},
+        "parameters": {{
+            "BLOCK": [32, 64, 128, 256, 512, 1024],
+            "ROWS": [1, 2],
+            "HOW": [0, 1, 2, 3],
+            "num_warps": [4, 8],
+        }},
         "constraints": {constraints},
     }},
 }}
@@ -88,10 +94,29 @@ def test_a_default_that_does_not_cover_the_rows_is_found_out(
         (config(256), config(256, warps=8)),
         (config(128), config(256, how=1)),  # another variant
         (config(128, how=1), config(256, how=1)),  # wrong at every shape
+        (config(256, how=2), config(1024, how=2)),  # 512 gives what the default gives
+        (config(512, how=2), config(1024, rows=2, how=2)),
+        (config(512, how=3), config(128, how=3)),  # agrees with all that write nothing
     ],
 )
 def test_others_are_wrong_themselves(tmp_path: Path, default: Configuration, other: Configuration) -> None:
     assert doubt(described(tmp_path), default, other) is None
+
+
+@pytest.mark.parametrize("block", [256, 512])
+def test_a_default_that_all_others_contradict_is_found_out(tmp_path: Path, block: int) -> None:
+    said = doubt(described(tmp_path), config(1024, how=2), config(block, how=2))
+    assert said is not None and said.startswith("the default configuration is wrong at this shape: BLOCK=")
+    assert f"BLOCK={768 - block}" in said and "BLOCK=2048 agree with it" in said
+
+
+def test_who_agrees_by_chance_is_no_witness(tmp_path: Path) -> None:
+    """The largest of the first 32 numbers is that of the first 64 in every other row."""
+    problem = described(tmp_path, "max", other="-1e9")
+    problem = Problem(problem.spec, {"M": 1, "N": 250}, "f32")
+    space = problem.full_space(get_device("cpu").properties)
+    pairs = [(config(256), config(small)) for small in (32, 64, 128)]
+    assert not any(contradicted(problem, space, *pair, seed) for pair in pairs for seed in range(6))
 
 
 def test_what_the_interpreter_cannot_run_is_no_evidence(tmp_path: Path) -> None:

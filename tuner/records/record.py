@@ -32,7 +32,8 @@ class ConfigRecord(Document, frozen=True, gc=False):
     ``toolchain``: names and versions that the code depended on. ``dims_from_arguments`` and ``dtype_argument`` tell a
     launcher where shape and dtype are found among the arguments (:class:`~..workloads.WorkloadSpec`).
     ``shape_key``, the canonical text of the shape, follows from it. ``checked``: the result was compared with the
-    reference on fresh inputs in the final phase. ``site``: the service that a service had it from, through however many
+    reference on fresh inputs in the final phase, and another configuration gave it where the default is the reference
+    and there was another. ``site``: the service that a service had it from, through however many
     others; None for a record of its own. ``reach``: what is known of ``config`` at other shapes; None in records of
     older versions.
     """

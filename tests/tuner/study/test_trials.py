@@ -246,6 +246,7 @@ def test_a_default_that_contradicts_all_others_is_said_to(
     run = fakes.Run(job, fakes.FakeEvaluator(time_of), tmp_path)
     (end,) = [event for event in run.events if isinstance(event, ShapeFinished)]
     assert (end.doubt is not None) == doubted
+    assert end.record.checked == run.records[0].checked == (not doubted)
     if doubted:
         assert "the result of 24 others is wrong, or the default does not cover this shape" in str(end.doubt)
         assert f"warning: {end.doubt}" in str(event_text(end))
