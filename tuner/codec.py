@@ -8,6 +8,7 @@ versions of deuteron add is ignored unless the class forbids it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self, TypeAlias, TypeVar
 
@@ -24,6 +25,8 @@ Finite: TypeAlias = Annotated[float, msgspec.Meta(ge=-1.7976931348623157e308, le
 MOST_INTEGER = (1 << 63) - 1
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MOST_INTEGER)]
 T = TypeVar("T")
+#: What msgspec says of where a text is malformed.
+_BYTE = re.compile(r"\(byte (\d+)\)")
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -70,7 +73,18 @@ def decode(text: str | bytes, kind: type[T], where: str) -> T:
         value = parse_json(text, where)
         if isinstance(error, msgspec.ValidationError):
             raise refusal(error, value, kind, where) from None
-        raise SchemaError(f"{where}: not valid JSON: {error}") from None
+        raise SchemaError(f"{where}: not valid JSON{_place(text, error)}: {error}") from None
+
+
+def _place(text: str | bytes, error: Exception) -> str:
+    """Line and column of what msgspec refuses and Python takes, such as NaN; empty where it does not say the byte."""
+    found = _BYTE.search(str(error))
+    if found is None:
+        return ""
+    before = (text.encode() if isinstance(text, str) else text)[: int(found[1])]
+    line = before.rpartition(b"\n")[2]
+    lines, column = before.count(b"\n") + 1, len(line.decode(errors="replace")) + 1
+    return f" at line {lines}, column {column}"
 
 
 def parse_json(text: str | bytes, where: str) -> object:

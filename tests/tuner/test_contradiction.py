@@ -96,7 +96,6 @@ def test_a_default_that_does_not_cover_the_rows_is_found_out(
         (config(128, how=1), config(256, how=1)),  # wrong at every shape
         (config(256, how=2), config(1024, how=2)),  # 512 gives what the default gives
         (config(512, how=2), config(1024, rows=2, how=2)),
-        (config(512, how=3), config(128, how=3)),  # agrees with all that write nothing
     ],
 )
 def test_others_are_wrong_themselves(tmp_path: Path, default: Configuration, other: Configuration) -> None:
@@ -108,6 +107,12 @@ def test_a_default_that_all_others_contradict_is_found_out(tmp_path: Path, block
     said = doubt(described(tmp_path), config(1024, how=2), config(block, how=2))
     assert said is not None and said.startswith("the default configuration is wrong at this shape: BLOCK=")
     assert f"BLOCK={768 - block}" in said and "BLOCK=2048 agree with it" in said
+
+
+def test_who_writes_nothing_is_no_witness(tmp_path: Path) -> None:
+    """Most do not write a row of 500, and agree in that."""
+    spec = described(tmp_path).spec
+    assert doubt(Problem(spec, {"M": 4, "N": 1000}, "f32"), config(1024, how=3), config(256, how=3)) is None
 
 
 def test_who_agrees_by_chance_is_no_witness(tmp_path: Path) -> None:

@@ -106,6 +106,9 @@ def test_unfinished_and_gzipped_files(tiny: Path) -> None:
         ({"cache": {"1,a": {"x": 1, "mode": "a", "time": 1.0, "times": [3.0, -1.0]}}}, "took -1e.06 ns"),
         ({"cache": {"1,a": {"x": 1, "mode": "a", "time": 1.0, "times": [3.0, 0.0]}}}, "took 0 ns"),
         ({"cache": {"1,a": {"x": 1, "mode": "a"}}}, "the field 'time' is missing"),
+        ({"cache": {"1,a": {"x": 1, "mode": "a", "time": float("nan")}}}, "not valid JSON at line 1, column 181: "),
+        ({"objective": "score"}, "tiny.json: its objective is 'score'"),
+        ({"tune_params_keys": [], "tune_params": {}}, "tiny.json: it names no parameters"),
     ],
 )
 def test_recordings_of_what_nobody_measures_are_refused(tiny: Path, changes: dict[str, object], says: str) -> None:
@@ -140,6 +143,37 @@ def test_what_is_outside_the_space_does_not_count(tiny: Path) -> None:
     assert recording.best_ns == 2e6 and recording.space("constrained").count() == 3
     for protocol in PROTOCOLS:
         assert curve(recording, "exhaustive", 0, 10, protocol)[-1] == 1.0
+
+
+def test_a_value_that_equals_a_choice_is_that_choice(tiny: Path) -> None:
+    """Caches write 1.0 for the choice 1: a strategy proposes the choice."""
+    data = json.loads(tiny.read_text())
+    data["tune_params"]["on"] = [True, False, 3]
+    data["tune_params_keys"].append("on")
+    for at, (entry, on) in enumerate(zip(data["cache"].values(), (1, 1.0, True), strict=True)):
+        entry |= {"x": float(entry["x"]), "on": on, "time": at + 1.0, "times": None}
+    tiny.write_text(json.dumps(data))
+    recording = read_kernel_tuner(tiny)
+    assert [dict(trial.config) for trial in recording.known] == [
+        {"x": 1, "mode": "a", "on": True},
+        {"x": 2, "mode": "a", "on": True},
+        {"x": 2, "mode": "b", "on": True},
+    ]
+    assert all(type(trial.config["x"]) is int and trial.config["on"] is True for trial in recording.known)
+    for protocol in PROTOCOLS:
+        for strategy in ("random", "surrogate"):
+            assert curve(recording, strategy, 0, 12, protocol)[-1] == pytest.approx(1.0)
+
+
+def test_of_equal_choices_the_one_of_the_same_type_counts(tiny: Path) -> None:
+    data = json.loads(tiny.read_text())
+    data["tune_params"]["x"] = [1, 1.0, 2]
+    data["cache"]["1,a"]["x"] = 1.0
+    data["cache"]["2,b"]["x"] = 2.0
+    data["cache"]["True,a"] = {"x": True, "mode": "a", "time": 0.5}  # either of two
+    tiny.write_text(json.dumps(data))
+    known = read_kernel_tuner(tiny).known
+    assert [repr(trial.config["x"]) for trial in known] == ["1.0", "2", "2"]
 
 
 def test_a_configuration_that_is_there_twice_is_one(tmp_path: Path) -> None:

@@ -27,6 +27,9 @@ FAILED_MS = 1e20
 #: What T4 files say of the unit of their times; a file that says nothing means milliseconds.
 NS_PER_UNIT = {"nanoseconds": 1.0, "microseconds": 1e3, "milliseconds": 1e6, "miliseconds": 1e6, "seconds": 1e9}
 
+#: The objective of searches for the fastest configuration, which those are that say none.
+_TIME = "time"
+
 
 class _CacheFile(Document, frozen=True):
     """The part of a cache file that is read."""
@@ -36,6 +39,7 @@ class _CacheFile(Document, frozen=True):
     cache: dict[str, JsonObject]
     device_name: str = ""
     kernel_name: str = ""
+    objective: str = _TIME
 
 
 class _CacheEntry(Document, frozen=True):
@@ -112,6 +116,8 @@ def observed_parameters(configs: Sequence[Mapping[str, Scalar]]) -> tuple[Parame
 
 def _read_cache(text: bytes, path: Path) -> Recording:
     file = decode(text, _CacheFile, str(path))
+    if file.objective != _TIME:
+        raise RecordingError(f"its objective is {file.objective!r}", hint=f"the least {_TIME} is what is replayed")
     names = file.tune_params_keys
     parameters = tuple(Parameter(name, file.tune_params[name]) for name in names)
     trials = tuple(_read_trial(value, f"{path}.cache.{key}", names) for key, value in file.cache.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -68,11 +68,12 @@ class RecordedSpace(Space, frozen=True):
 class Recording:
     """A recorded search, exhaustive or not: what is not in it counts as invalid. ``name`` identifies it.
 
-    A configuration may be among ``trials`` more than once, and some may have values that ``parameters`` do not have, as
-    where a recording was made of several searches: :attr:`known` is what counts.
+    A configuration may be among ``trials`` more than once, some may have values that ``parameters`` do not have, as
+    where a recording was made of several searches, and a value may be written otherwise than the choice that it equals:
+    :attr:`known` is what counts.
 
-    Raises :class:`RecordingError` for a number beyond 64 bits, for a time that nothing takes, and where no
-    configuration of the space was measured."""
+    Raises :class:`RecordingError` for a number beyond 64 bits, for a time that nothing takes, and where there are no
+    parameters or no configuration of the space was measured."""
 
     name: str
     device_name: str
@@ -81,6 +82,8 @@ class Recording:
     trials: tuple[RecordedTrial, ...]
 
     def __post_init__(self) -> None:
+        if not self.parameters:
+            raise RecordingError("it names no parameters")
         for parameter in self.parameters:
             if any(not isinstance(value, str) and abs(value) > MOST_INTEGER for value in parameter.choices):
                 raise RecordingError(f"a value of {parameter.name!r} is beyond 64 bits")
@@ -99,8 +102,10 @@ class Recording:
         where none worked."""
         found: dict[str, list[RecordedTrial]] = {}
         for trial in self.trials:
-            if all(trial.config.get(parameter.name) in parameter.choices for parameter in self.parameters):
-                found.setdefault(config_key(trial.config), []).append(trial)
+            chosen = {p.name: _equal_choice(p, trial.config.get(p.name)) for p in self.parameters}
+            config = {name: choice for name, choice in chosen.items() if choice is not None}
+            if len(config) == len(chosen):
+                found.setdefault(config_key(config), []).append(replace(trial, config=config))
         return tuple(map(_together, found.values()))
 
     @cached_property
@@ -137,6 +142,13 @@ class Recording:
         if trial is None:
             return Outcome(None, "invalid")
         return Outcome(trial.time_ns, "ok" if trial.time_ns is not None else "failed")
+
+
+def _equal_choice(parameter: Parameter, value: Scalar | None) -> Scalar | None:
+    """The choice that a value stands for: itself, else the only one that is equal, as 1 is to 1.0; None if none is."""
+    equal = [choice for choice in parameter.choices if choice == value]
+    same = [choice for choice in equal if type(choice) is type(value)]
+    return same[0] if same else equal[0] if len(equal) == 1 else None
 
 
 def _together(trials: Sequence[RecordedTrial]) -> RecordedTrial:
