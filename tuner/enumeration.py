@@ -191,9 +191,14 @@ class Component:
         while (point := self.sample(rng)) is not None:
             yield point
             last = point
-        reached = _Walk(self, last or {name: start()[name] for name in self.names}, rng)
-        while True:
-            yield reached.draw()
+        yield from self._walked(last or start(), rng)
+
+    def walked(self, rng: random.Random, start: Callable[[], Mapping[str, Scalar]]) -> Iterator[Mapping[str, Scalar]]:
+        """As :meth:`samples`, for a component of which hardly any draw is valid: all points are those of a walk, where
+        the component cannot be listed."""
+        if self._listed is not None:
+            return self.samples(rng, start)
+        return self._walked(self._restarted(rng) or start(), rng)
 
     def sample(self, rng: random.Random) -> dict[str, Scalar] | None:
         """A random valid point, None if none is found."""
@@ -205,12 +210,21 @@ class Component:
             names = {**self.constants, **point}
             if all(conjunct.expression.evaluate(names) for conjunct in self.conjuncts):
                 return point
+        return self._restarted(rng)
+
+    def _restarted(self, rng: random.Random) -> dict[str, Scalar] | None:
+        """The first point of a walk through choices in random order, None if some of them find none."""
         for _ in range(RESTARTS):
             shuffled = [(name, tuple(rng.sample(c, len(c)))) for name, c in self.axes]
             found = first_point(shuffled, self.conjuncts, self.constants, Meter(MAX_STEPS // RESTARTS))
             if found is not None:
                 return found
         return None
+
+    def _walked(self, start: Mapping[str, Scalar], rng: random.Random) -> Iterator[Mapping[str, Scalar]]:
+        reached = _Walk(self, {name: start[name] for name in self.names}, rng)
+        while True:
+            yield reached.draw()
 
     @cached_property
     def _listed(self) -> list[dict[str, Scalar]] | None:

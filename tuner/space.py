@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, TypeAlias
 
@@ -162,6 +162,11 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         return replace(self, parameters=tuple(started))
 
     @property
+    def conditions(self) -> tuple[Conjunct, ...] | None:
+        """All constraints, taken apart; None where they are not known as expressions."""
+        return self._conjuncts
+
+    @property
     def cartesian_size(self) -> int:
         """How many points the product of the choices has, constraints ignored."""
         size = 1
@@ -228,8 +233,14 @@ class Space(Document, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         large to list and almost empty, where branches are chosen uniformly instead; if that finds none either, the
         group is walked through from its default, so that one configuration is like the one before. Raises
         :class:`SpaceError` where the space is empty, or none is found and no default is valid."""
-        self._require_bound()
-        groups = [component.samples(rng, self.default) for component in self._components]
+        return self._together([component.samples(rng, self.default) for component in self._components])
+
+    def walked(self, rng: random.Random) -> Iterator[dict[str, Scalar]]:
+        """As :meth:`samples`, for a space of which hardly any draw is valid: groups that are too large to list are
+        walked through from the beginning."""
+        return self._together([component.walked(rng, self.default) for component in self._components])
+
+    def _together(self, groups: Sequence[Iterator[Configuration]]) -> Iterator[dict[str, Scalar]]:
         while True:
             drawn: dict[str, Scalar] = {}
             for group in groups:

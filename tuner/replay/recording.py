@@ -42,6 +42,11 @@ class RecordedSpace(Space, frozen=True):
     def _keys(self) -> frozenset[str]:
         return frozenset(map(config_key, self.recorded))
 
+    @property
+    def conditions(self) -> None:
+        """None: what is valid is known, but not why."""
+        return None
+
     def count(self, limit: int | None = None) -> int | None:
         """Number of recorded configurations; None when above ``limit``."""
         return None if limit is not None and len(self.recorded) > limit else len(self.recorded)

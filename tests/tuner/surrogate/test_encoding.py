@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deuteron.tuner.space import Parameter
-from deuteron.tuner.strategies.surrogate.encoding import Grid, coordinates, twos
+from deuteron.tuner.strategies.surrogate.encoding import NEIGHBOURS, Grid, coordinates, keys, twos
 
 numbers = st.lists(st.integers(0, 10**6), min_size=1, max_size=12, unique=True)
 texts = st.lists(st.text("abc", min_size=1), min_size=1, max_size=6, unique=True)
@@ -105,3 +105,17 @@ def test_points_lie_in_the_unit_cube_and_are_distinct(grid: Grid, seed: int) -> 
 def test_the_centre_has_middle_ranks() -> None:
     grid = Grid([Parameter("a", (64, 1, 8)), Parameter("b", ("x", "y", "z", "w")), Parameter("c", (3,))])
     assert grid.configuration(grid.centre()) == {"a": 8, "b": "y", "c": 3}
+
+
+def test_of_many_choices_the_nearest_and_some_others_are_neighbours() -> None:
+    grid = Grid([Parameter(name, tuple(range(1024))) for name in "abcdefghij"])
+    row = np.array([0, 1023, *[500] * 8], np.int16)
+    rows = grid.neighbours(row)
+    assert len(rows) == NEIGHBOURS and len(set(keys(rows))) == len(rows)
+    assert (np.count_nonzero(rows != row, axis=1) == 1).all()
+    for at, levels in enumerate(row.tolist()):
+        changed = sorted(other for other in rows[:, at].tolist() if other != levels)
+        nearest = sorted(range(1024), key=lambda other: abs(other - levels))[1:17]
+        assert set(nearest) < set(changed) and min(changed) < 40 and max(changed) > 960
+    few = Grid([Parameter("a", tuple(range(30))), Parameter("b", (True, False))])
+    assert len(few.neighbours(np.array([3, 0], np.int16))) == 30

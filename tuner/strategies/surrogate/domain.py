@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...space import Space
+from .constrained_rows import ConstrainedRows
 from .encoding import Grid, Levels, keys, stacked
 
 #: Spaces of up to so many configurations are listed once, which takes a few microseconds for each.
 LISTED = 30_000
 #: Larger spaces count as exhausted after so many draws in a row that were seen before.
 REPEATS = 10_000
+#: Rows of a product that are tried at a time; for the new ones of a draw, and for its first ones; and how many of these
+#: have to be found for the product to be drawn from.
+BATCH, TRIED, TRIED_FIRST, LEAST_FOUND = 25_000, 50_000, 1_000_000, 50
 
 
 class Domain(ABC):
@@ -85,9 +90,9 @@ class ProductDomain(Domain):
 
 
 class SampledDomain(Domain):
-    """A constrained space that is too large to list: the space itself draws and checks.
+    """A space without expressions that is too large to list: it draws and checks itself.
 
-    Both take it tens of microseconds a configuration and more, so draws are kept: a pool is a third new.
+    Both take it tens of microseconds a configuration, so draws are kept: a pool is a third new.
     """
 
     def __init__(self, grid: Grid, space: Space, seed: int) -> None:
@@ -128,6 +133,58 @@ class SampledDomain(Domain):
         return self._known[key]
 
 
+class FilteredDomain(Domain):
+    """A constrained space that is too large to list: rows are drawn from the product, and those kept of which the
+    constraints are true. Where they are true of hardly any, the space is walked through."""
+
+    def __init__(self, constrained: ConstrainedRows, space: Space, seed: int) -> None:
+        super().__init__(constrained.grid)
+        self._constrained, self._space = constrained, space
+        self._random = random.Random(seed)
+        self._walk: Iterator[Levels] | None = None
+        self._drawn: Levels = stacked((), len(self.grid.sizes))
+
+    def valid(self, rows: Levels) -> NDArray[np.bool_]:
+        """As :meth:`Domain.valid`."""
+        return self._constrained.hold(rows)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Levels:
+        """As :meth:`Domain.draw`. A third is new, or as much as a bounded number of rows has; the rest was drawn
+        before."""
+        kept = self._drawn[: max(0, count - max(1, count // 3))]
+        new = self._new(count - len(kept), TRIED if len(kept) else TRIED_FIRST, rng)
+        self._drawn = np.concatenate([new, kept])
+        return self._drawn
+
+    def unseen(self, seen: Container[bytes], rng: np.random.Generator) -> Levels | None:
+        """As :meth:`Domain.unseen`."""
+        drawn = self._new(REPEATS, TRIED_FIRST, rng) if self._walk is None else ()
+        rows = itertools.chain(drawn, itertools.islice(self._walking(), REPEATS))
+        return next((row for row in rows if row.tobytes() not in seen), None)
+
+    def _new(self, count: int, most: int, rng: np.random.Generator) -> Levels:
+        """Up to ``count`` rows, of up to ``most`` of the product or of a walk."""
+        width = len(self.grid.sizes)
+        if self._walk is not None:
+            return stacked(itertools.islice(self._walk, count), width)
+        found: list[Levels] = []
+        have = tried = 0
+        while have < count and tried < most:
+            rows = self._constrained.random(BATCH, rng)
+            found.append(rows)
+            have, tried = have + len(rows), tried + BATCH
+        if most == TRIED_FIRST and have < min(count, LEAST_FOUND):
+            found.append(stacked(itertools.islice(self._walking(), count - have), width))
+        new: Levels = np.concatenate(found)[:count]
+        return new
+
+    def _walking(self) -> Iterator[Levels]:
+        if self._walk is None:
+            rows = map(self.grid.levels, self._space.walked(self._random))
+            self._walk = (row for row in rows if row is not None)
+        return self._walk
+
+
 def domain_of(space: Space, seed: int) -> Domain:
     """The domain of ``space``. Raises :class:`~...errors.SpaceError` when the space is empty."""
     grid = Grid(space.parameters)
@@ -137,9 +194,20 @@ def domain_of(space: Space, seed: int) -> Domain:
             return ProductDomain(grid)
         return ListedDomain(grid, _product(grid))
     if count is None or count > LISTED:
-        return SampledDomain(grid, space, seed)
+        return _large(grid, space, seed)
     rows = [row for row in map(grid.levels, space.configurations()) if row is not None]
     return ListedDomain(grid, stacked(rows, len(grid.sizes)))
+
+
+def _large(grid: Grid, space: Space, seed: int) -> Domain:
+    """The domain of a constrained space of which it is not known that it is small."""
+    if space.conditions is None:
+        return SampledDomain(grid, space, seed)
+    constrained = ConstrainedRows(grid, space)
+    rows = constrained.all(LISTED)
+    if rows is not None and len(rows):
+        return ListedDomain(grid, rows)
+    return FilteredDomain(constrained, space, seed)
 
 
 def _product(grid: Grid) -> Levels:

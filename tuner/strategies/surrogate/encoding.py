@@ -16,6 +16,10 @@ Matrix: TypeAlias = NDArray[np.float64]
 Vector: TypeAlias = NDArray[np.float64]
 
 
+#: Neighbours of a row, about, and of one parameter at least.
+NEIGHBOURS, LEAST_NEIGHBOURS = 640, 8
+
+
 def coordinates(choices: Sequence[Scalar]) -> Vector:
     """Where the choices of a parameter lie in [0, 1], in the order of the choices.
 
@@ -48,6 +52,17 @@ def twos(choices: Sequence[Scalar]) -> Vector | None:
     divided = np.empty(len(values))
     divided[[at for _, at in values]] = ordered = [(value & -value).bit_length() - 1 for value, _ in values]
     return None if ordered == sorted(ordered) else _scaled(divided)
+
+
+def _others(size: int, level: int, most: int) -> list[int]:
+    """Levels besides one: all, or ``most`` of them, half of which are the nearest."""
+    if size - 1 <= most:
+        return [other for other in range(size) if other != level]
+    near, far = most // 2, most - most // 2
+    low = min(max(0, level - near // 2), size - 1 - near)
+    nearest = [other for other in range(low, low + near + 1) if other != level]
+    left = [*range(low), *range(low + near + 1, size)]
+    return nearest + [left[at * len(left) // far] for at in range(far)]
 
 
 def _scaled(values: Vector) -> Vector:
@@ -117,11 +132,10 @@ class Grid:
         return row
 
     def neighbours(self, row: Levels) -> Levels:
-        """Every row that differs from ``row`` in one parameter."""
-        others = [
-            (i, [level for level in range(self.sizes[i]) if level != row[i]])
-            for i in self.varied  # one block of rows a parameter
-        ]
+        """Rows that differ from ``row`` in one parameter: every one, or of many choices the nearest and some others, so
+        that there are some :data:`NEIGHBOURS` rows."""
+        most = max(LEAST_NEIGHBOURS, NEIGHBOURS // max(1, len(self.varied)))
+        others = [(i, _others(int(self.sizes[i]), int(row[i]), most)) for i in self.varied]  # one block a parameter
         rows = np.repeat(row[None], sum(len(levels) for _, levels in others), axis=0)
         start = 0
         for i, levels in others:
