@@ -52,6 +52,18 @@ class Document(msgspec.Struct, frozen=True):
         return value
 
 
+def plain(value: object) -> object:
+    """A number, text or truth value of NumPy, or of a class derived from Python's, as Python's own; else the value."""
+    if type(value) in (int, float, str, bool):
+        return value
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:
+        return item()
+    if isinstance(value, str):
+        return str.__str__(value)
+    return next((kind(value) for kind in (int, float) if isinstance(value, kind)), value)
+
+
 def convert(value: object, kind: type[T], where: str) -> T:
     """Parsed JSON as a value of ``kind``; raises :class:`SchemaError` naming the field below ``where``."""
     try:

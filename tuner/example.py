@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import json
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -26,7 +26,7 @@ from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype, item_bytes
 from deuteron.compiler.source.usage import usage_of
 from deuteron.compiler.whole_file import write_whole
 
-from .codec import JsonObject, Scalar
+from .codec import JsonObject, Scalar, plain
 from .errors import WorkloadError
 from .job import Budget, JobSpec
 from .local import LocalResult, tune_locally
@@ -78,7 +78,8 @@ class Workload:
     ) -> None:
         source = kernel.source
         refuse_variadic(source)
-        call = _bind(source, arguments, named)
+        known = {argument.name for argument in source.arguments if argument.constexpr} | set(SCHEDULE_OPTIONS)
+        call = {n: plain(value) if n in known else value for n, value in _bind(source, arguments, named).items()}
         reader = _Call(
             source, usage_of(source), call, dict(dims) if dims is not None else _dims_of(source, call), search
         )
@@ -165,7 +166,7 @@ class _Call:
         self.usage = usage
         self.call = call
         self.dims = dims
-        self.search = search
+        self.search = {name: self._choices(name, choices) for name, choices in search.items()}
         self.arrays = {name: value for name, value in call.items() if _is_array(value)}
         if not dims:
             raise WorkloadError(f"{source.name} has no integer argument that could be a dim", hint='dims={"N": 1024}')
@@ -200,9 +201,7 @@ class _Call:
                 raise WorkloadError(
                     f"search: {self.source.name} has no constexpr {name!r}", hint=f"it has {', '.join(known)}"
                 )
-        return Space(
-            tuple(Parameter(name, tuple(choices)) for name, choices in self.search.items()), tuple(constraints)
-        )
+        return Space(tuple(Parameter(name, choices) for name, choices in self.search.items()), tuple(constraints))
 
     def grid(self, grid: Grid) -> tuple[str, ...]:
         if callable(grid):
@@ -220,6 +219,12 @@ class _Call:
             elements = " * ".join(f"({text})" for text in tensor.shape)
             terms.append(f"{2 if tensor.role == 'inout' else 1} * {elements} * {width}")
         return " + ".join(terms)
+
+    @staticmethod
+    def _choices(name: str, choices: object) -> tuple[Scalar, ...]:
+        if isinstance(choices, str) or not isinstance(choices, Iterable):
+            raise WorkloadError(f"search: {choices!r} is no list of choices of {name!r}", hint=f"{name}=[64, 128]")
+        return Parameter(name, tuple(choices)).choices
 
     def _probes(self) -> list[dict[str, Scalar]]:
         """Some configurations as a launch's grid sees them: with the constexprs that the call fixes."""

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeAlias
 from msgspec import field
 from msgspec.structs import force_setattr, replace
 
-from .codec import MOST_INTEGER, Document, Scalar, canonical_json, convert, expect_object, without_nulls
+from .codec import MOST_INTEGER, Document, Scalar, canonical_json, convert, expect_object, plain, without_nulls
 from .enumeration import (
     MAX_STEPS,
     Component,
@@ -69,6 +69,12 @@ class Parameter(Document, frozen=True, forbid_unknown_fields=True, omit_defaults
             raise SpaceError(f"the parameter {self.name!r} has no choices")
         if len(self.choices) > MAX_CHOICES:
             raise SpaceError(f"the parameter {self.name!r} has {len(self.choices)} choices; at most {MAX_CHOICES}")
+        force_setattr(self, "choices", tuple(map(plain, self.choices)))
+        force_setattr(self, "default", plain(self.default))
+        strange = next((choice for choice in self.choices if type(choice) not in (int, float, str, bool)), None)
+        if strange is not None or None in self.choices:
+            hint = "numbers, text, True and False"
+            raise SpaceError(f"the parameter {self.name!r} has {strange!r} as a choice", hint=hint)
         beyond = [
             choice
             for choice in self.choices

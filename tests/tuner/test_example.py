@@ -12,7 +12,8 @@ import pytest
 import deuteron as triton
 import deuteron.language as tl
 from deuteron.tuner import Problem, Workload, WorkloadSpec
-from deuteron.tuner.errors import WorkloadError
+from deuteron.tuner.errors import SpaceError, WorkloadError
+from deuteron.tuner.space import Parameter
 from deuteron.tuner.workloads.expressed import express, express_constexpr, express_grid
 
 
@@ -157,6 +158,8 @@ def test_a_grid_that_is_no_expression_is_refused() -> None:
         ({"search": {"BLOKC": [1]}}, "no constexpr 'BLOKC'"),
         ({"NOTHING": 1}, "'NOTHING' is no argument"),
         ({"x_ptr": 1}, "'x_ptr' is given twice"),
+        ({"search": {"BLOCK": 512}}, "512 is no list of choices of 'BLOCK'"),
+        ({"search": {"BLOCK": "512"}}, "'512' is no list of choices"),
         ({"dims": {}}, "no integer argument"),
         ({"dims": {"M": 300, "N": 300}}, "both M and N"),
     ],
@@ -164,6 +167,23 @@ def test_a_grid_that_is_no_expression_is_refused() -> None:
 def test_bad_calls(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         rms_workload(**changes)
+
+
+@pytest.mark.parametrize("choices", [[64, None], [None], [512, (1, 2)], [512, 1j], [512, b"a"]])
+def test_choices_that_are_no_numbers_are_refused(choices: list[Any]) -> None:
+    with pytest.raises(SpaceError, match="the parameter 'BLOCK' has .* as a choice"):
+        rms_workload(search={"BLOCK": choices})
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    made = rms_workload(search={"BLOCK": 2 ** np.arange(9, 11)}, BLOCK=np.int64(1024))
+    assert made.spec.defaults == {"any": {"BLOCK": 1024}}
+    made.save(tmp_path / "made.json")
+    rms_workload(search={"BLOCK": [512, 1024]}, BLOCK=1024).save(tmp_path / "plain.json")
+    assert (tmp_path / "made.json").read_text() == (tmp_path / "plain.json").read_text()
+    choices = (np.float32(0.5), np.float64(0.25), np.bool_(True), np.str_("a"))
+    kinds = [type(choice) for choice in Parameter("A", choices, np.float64(0.25)).choices]
+    assert kinds == [float, float, bool, str]
 
 
 def test_missing_and_unfit_arguments() -> None:

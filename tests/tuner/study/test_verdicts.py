@@ -76,6 +76,24 @@ def test_nothing_beats_the_default(fakes: ModuleType, tmp_path: Path) -> None:
     assert record.challenger is not None and 0.99 < record.challenger.low < record.challenger.high < 1.01
 
 
+def test_who_is_not_close_is_compared_where_nobody_is(fakes: ModuleType, tmp_path: Path) -> None:
+    """A machine that became slower after the default was timed makes all others look slow: the race tells."""
+
+    class Drifting(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
+        def screen(self, config: Configuration, *args: Any, **kwargs: Any) -> Screened:
+            screened: Screened = super().screen(config, *args, **kwargs)
+            if config == {"ROWS": 1, "TILES": 1}:
+                return screened
+            assert screened.time_ns is not None
+            ends = {name: getattr(screened.time_ns, name) * 2 for name in ("median", "low", "high")}
+            return replace(screened, time_ns=replace(screened.time_ns, **ends))
+
+    evaluator = Drifting(lambda config: 1000.0)
+    (record,) = fakes.Run(fakes.job(), evaluator, tmp_path).records
+    assert (record.config, record.verdict) == (record.default_config, "SAME")
+    assert record.challenger is not None and len(evaluator.races[-1][1]) == 2
+
+
 def test_without_challengers_nothing_is_said_of_them(fakes: ModuleType, tmp_path: Path) -> None:
     def alone(config: Configuration) -> float | str:
         return 1000.0 if config == {"ROWS": 1, "TILES": 1} else "timeout"
