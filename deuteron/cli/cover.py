@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from deuteron.tuner.cover import Cover, DispatchRule, TimeTable
     from deuteron.tuner.experience import SearchLog
+    from deuteron.tuner.workloads import WorkloadSpec
 
 
 class CoverFormat(StrEnum):
@@ -81,7 +82,7 @@ def cover(
 
     if tolerance is not None and count is not None:
         raise CommandError("--tolerance and --k are two questions", hint="give one of them")
-    name = read_workload(kernel, dims=(), kernel=KernelOptions()).kernel.name if measure is not None else kernel
+    name = _workload(kernel).kernel.name if measure is not None else kernel
     logs = _logs(sources or (), name, allow_unsigned)
     table = _table(logs, dtype, device, weight or ())
     if measure is not None:
@@ -135,12 +136,17 @@ def _weight(text: str) -> tuple[str, float]:
     return shape_key(parse_shape(shape)), value
 
 
+def _workload(text: str) -> WorkloadSpec:
+    hint = "`deuteron tune FILE.py:KERNEL ... --save-workload FILE.json` writes how it is launched: name that file"
+    return read_workload(text, dims=(), kernel=KernelOptions(), hint=hint)
+
+
 def _measured(table: TimeTable, workload: str, device: str, dtype: str | None, logs: Sequence[SearchLog]) -> TimeTable:
     """The table with the missing pairs of all configurations that are some shape's best."""
     from deuteron.compiler import get_device  # lazy: help starts without the compiler
     from deuteron.tuner.cover import measure_missing  # lazy: help starts without the tuner
 
-    spec = read_workload(workload, dims=(), kernel=KernelOptions())
+    spec = _workload(workload)
     chosen = dtype or next(log.dtype for log in logs if log.known)
     pairs = table.missing(table.winners())
     return measure_missing(table, pairs, workload=spec, dtype=chosen, device=get_device(device), tell=say)

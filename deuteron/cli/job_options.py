@@ -146,13 +146,16 @@ class JobOptions:
         )
 
 
-def read_workload(text: str, *, dims: Sequence[str], kernel: KernelOptions) -> WorkloadSpec:
-    """A built-in workload, one from a JSON file, or one inferred from a kernel's text."""
+def read_workload(
+    text: str, *, dims: Sequence[str], kernel: KernelOptions, hint: str = "--shape M=512,N=512"
+) -> WorkloadSpec:
+    """A built-in workload, one from a JSON file, or one inferred from a kernel's text. ``hint``: what to do where that
+    needs ``dims``."""
     from deuteron.tuner.workloads import builtin_workload  # lazy: help starts without the tuner
 
     path, name = split_kernel(text)
     if path.suffix == ".py" or name is not None:
-        return _from_kernel(text, dims, kernel)
+        return _from_kernel(text, dims, kernel, hint)
     if kernel.given:
         raise CommandError(
             f"{kernel.given[0]} describes a kernel of a file, and {text!r} is not one",
@@ -183,7 +186,7 @@ def _from_json(path: Path) -> WorkloadSpec:
     return workload_from_json(parse_json(content, str(path)), str(path))
 
 
-def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> WorkloadSpec:
+def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions, hint: str) -> WorkloadSpec:
     """A kernel of the user's: described in its file or in a JSON file, else by options and inference."""
     from deuteron.tuner import resolve_workload  # lazy: help starts without the tuner
     from deuteron.tuner.workloads.inferred import infer_workload  # lazy: help starts without the tuner
@@ -197,7 +200,7 @@ def _from_kernel(text: str, dims: Sequence[str], options: KernelOptions) -> Work
     if not dims:
         raise CommandError(
             f"{source.name} needs a shape: what are its sizes called, and how large are they?",
-            hint="--shape M=512,N=512",
+            hint=hint,
         )
     return infer_workload(
         source,

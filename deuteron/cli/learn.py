@@ -12,6 +12,7 @@ import typer
 from deuteron.compiler.counting import counted
 
 from .errors import CommandError
+from .grouped import with_options
 from .job_options import KernelOptions, Sources, Workload, read_workload
 from .output import print_predictors, say, tell
 from .settings import token_for
@@ -23,9 +24,16 @@ if TYPE_CHECKING:
     from deuteron.tuner.workloads import WorkloadSpec
 
 
+@with_options
 def learn(
     workload: Workload,
+    *,
     sources: Sources = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(metavar="M=512,N=512", help="FILE:KERNEL: what its sizes are called, with values of any shape."),
+    ] = None,
+    kernel: KernelOptions,
     allow_unsigned: AllowUnsigned = False,
     output: Annotated[Path, typer.Option("--out", "-o", metavar="BUNDLE", help="The bundle to write.")] = Path(
         "learned.bundle"
@@ -41,14 +49,19 @@ def learn(
     there is no exact record, if they did better than the nearest shape.
 
     Example: `deuteron learn matmul --from runs --out configs.bundle`
+
+    A kernel of your own takes the options with which it was tuned:
+    `deuteron learn examples/vector_add.py:add_kernel --shape n_elements=1048576 --from runs`
     """
-    from deuteron.tuner.learn import LearnError  # lazy: help starts without the tuner
+    from deuteron.tuner.job import parse_shape  # lazy: help starts without the tuner
+    from deuteron.tuner.learn import LearnError  # lazy: as above
     from deuteron.tuner.learn import learn as train  # lazy: as above
     from deuteron.tuner.records import write_bundle  # lazy: as above
 
     if not sources:
         raise CommandError("nothing says where trials are", hint="--from FOLDER, a journal, a bundle or a service")
-    spec = read_workload(workload, dims=(), kernel=KernelOptions())
+    dims = () if shape is None else tuple(parse_shape(shape))
+    spec = read_workload(workload, dims=dims, kernel=kernel)
     open_bundle = bundle_reader(allow_unsigned)
     groups = _groups(spec, sources, dtype, device, open_bundle)
     predictors = []

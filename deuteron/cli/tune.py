@@ -125,5 +125,8 @@ def _known(sources: Sequence[str], job: JobSpec, *, allow_unsigned: bool) -> lis
         found = read_logs(source, name, token=token, job=job, open_bundle=open_bundle, tell=say)
         if not found:
             say(f"{source} knows no search of {name}")
+        elif not any(log.device.partition("/")[0] == job.device.partition(":")[0] for log in found):
+            devices = ", ".join(dict.fromkeys(log.device for log in found))
+            say(f"{source} knows {name} on {devices} alone, which says nothing of {job.device}")
         known += found
     return known

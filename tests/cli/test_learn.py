@@ -14,7 +14,7 @@ from optional import loads
 from deuteron.tuner.experience import KnownConfig, SearchLog
 from deuteron.tuner.learn import kernel_hash_of, training
 from deuteron.tuner.records import read_bundle
-from deuteron.tuner.workloads import builtin_workload
+from deuteron.tuner.workloads import builtin_workload, workload_from_json
 
 Run = Callable[..., Any]
 H200 = "cuda/h200/cc90/sm132/144gib"
@@ -74,6 +74,45 @@ def test_refusals(run: Run, searches: Path, arguments: list[str], parts: list[st
     ran = run("learn", *(a.format(searches=searches) for a in arguments))
     assert ran.code == 2 and "Traceback" not in ran.err
     assert all(part in ran.err for part in parts), ran.err
+
+
+@needs_lightgbm
+def test_a_kernel_of_a_file_takes_the_options_of_tune(
+    run: Run, searches: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_TREES", 20)
+    file = tmp_path / "kernels.py"
+    file.write_text(
+        "import deuteron as triton\nimport deuteron.language as tl\n\n\n@triton.jit\n"
+        "def copy(x_ptr, y_ptr, n, m, BLOCK: tl.constexpr):\n"
+        "    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    tl.store(y_ptr + i, tl.load(x_ptr + i, i < n), i < n)\n"
+    )
+    launch = ["--shape", "n=64", "--scalar", "n=n", "--scalar", "m=n", "--grid", "cdiv(n, BLOCK)"]
+    launch += ["--tensor", "x_ptr=n", "--tensor", "y_ptr=n:output", "--search", "BLOCK=16,32,64"]
+    ran = run("tune", f"{file}:copy", *launch, "--save-workload", tmp_path / "copy.json")
+    assert ran.code == 0, ran.err
+    spec = workload_from_json(json.loads((tmp_path / "copy.json").read_text()), "copy.json")
+    logs = [
+        SearchLog(
+            "copy",
+            kernel_hash_of(spec),
+            "cpu/epyc/cores2",
+            {"n": 1000 << at},
+            "f32",
+            tuple(KnownConfig({"BLOCK": block}, 1e4 * (1 + at) * (1 + 8 / block)) for block in (16, 32, 64)),
+            {"deuteron": "1"},
+        )
+        for at in range(6)
+    ]
+    searches.write_text(json.dumps({"searches": [log.to_json() for log in logs]}))
+    refused = run("learn", f"{file}:copy", "--from", searches)
+    assert refused.code == 2 and "copy needs a shape" in refused.err and "--shape" in refused.err
+    path = tmp_path / "learned.bundle"
+    ran = run("learn", f"{file}:copy", *launch, "--from", searches, "--out", path)
+    assert ran.code == 0, ran.err
+    (predictor,) = read_bundle(path).predictors()
+    assert predictor.kernel_hash == kernel_hash_of(spec) and len(predictor.shapes) == 6
 
 
 def test_searches_of_another_text_are_said(run: Run, searches: Path) -> None:

@@ -82,6 +82,19 @@ def test_a_search_starts_from_an_earlier_one(run, tmp_path: Path):
     assert other.code == 0 and "knows no search of softmax_kernel" in other.err
 
 
+def test_searches_of_another_kind_of_device_are_said_to_be_of_no_use(run, tmp_path: Path):
+    (tmp_path / "known.json").write_text(
+        '{"searches": [{"kernel_name": "vector_add_kernel", "kernel_hash": "", "device": "cuda/h200", '
+        '"shape": {"n": 64}, "dtype": "f32", "known": [{"config": {"BLOCK_SIZE": 64}, "time_ns": 9.0}]}]}'
+    )
+    ran = run(
+        *("tune", "vector_add", "--shape", "n=64", "--trials", "1", "--out", tmp_path / "out"),
+        *("--from", tmp_path / "known.json"),
+    )
+    assert ran.code == 0, ran.err
+    assert "knows vector_add_kernel on cuda/h200 alone, which says nothing of cpu" in ran.err
+
+
 def test_several_shapes_and_dtypes(run, tmp_path: Path):
     """What is given twice, by whatever name, is one search."""
     ran = run(
