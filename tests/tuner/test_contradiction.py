@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from deuteron.tuner.evaluate import contradiction
 from deuteron.tuner.evaluate.contradiction import contradicted
 from deuteron.tuner.evaluate.messages import Prepare, Screen
 from deuteron.tuner.evaluate.session import ChildSession
+from deuteron.tuner.evaluate.witnesses import Interpreted, votes
+from deuteron.tuner.records.reach import Reach
 from deuteron.tuner.space import Configuration
 
 TEXT = """
@@ -107,6 +110,17 @@ def test_a_default_that_all_others_contradict_is_found_out(tmp_path: Path, block
     said = doubt(described(tmp_path), config(1024, how=2), config(block, how=2))
     assert said is not None and said.startswith("the default configuration is wrong at this shape: BLOCK=")
     assert f"BLOCK={768 - block}" in said and "BLOCK=2048 agree with it" in said
+
+
+def test_no_witness_is_heard_after_the_time(tmp_path: Path) -> None:
+    problem = described(tmp_path)
+    space = problem.full_space(get_device("cpu").properties)
+    interpreted = Interpreted(problem, Reach.of(space, problem.dims), 1)
+    found = votes(interpreted, space, config(256), config(512), time.monotonic() + 100)
+    assert found.default and not found.other
+    interpreted = Interpreted(problem, Reach.of(space, problem.dims), 1)
+    found = votes(interpreted, space, config(256), config(512), time.monotonic())
+    assert not (found.default or found.other or found.neither)
 
 
 def test_who_writes_nothing_is_no_witness(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ would be wrong with it.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -48,10 +49,12 @@ def changed_numbers(default: Configuration, other: Configuration) -> dict[str, i
 
 
 class Interpreted:
-    """What configurations give at a shape, by the interpreter; each is run once on the same inputs."""
+    """What configurations give at a shape, by the interpreter; each is run once on the same inputs, and none is begun
+    after ``until`` on the monotonic clock."""
 
     def __init__(self, problem: Problem, rules: Reach, seed: int) -> None:
         self.problem = problem
+        self.until = math.inf
         self._rules, self._seed = rules, seed
         self._results: dict[tuple[str, int, int], Mapping[str, np.ndarray] | None] = {}
 
@@ -79,6 +82,8 @@ class Interpreted:
 
     def _result(self, config: Configuration, number: int, turn: int) -> Mapping[str, np.ndarray] | None:
         key = config_key(config), number, turn
+        if key not in self._results and time.monotonic() > self.until:
+            return None
         if key not in self._results:
             self._results[key] = self._interpreted(config, number, turn)
         return self._results[key]
@@ -107,21 +112,20 @@ def votes(interpreted: Interpreted, space: Space, default: Configuration, other:
     """What witnesses say, of whom none is called after ``until`` on the monotonic clock."""
     changed = changed_numbers(default, other)
     found = Votes(smaller=min(changed.values()) < 0)
-    heard = 0
+    interpreted.until, heard = until, 0
     for numbers in _witnesses(space, default, other, list(changed)):
         witness = {**default, **numbers}
-        if heard == MOST_WITNESSES or time.monotonic() > until:
+        if heard == MOST_WITNESSES:
             break
         if not _is_allowed(space, witness) or not interpreted.is_whole(witness):
             continue
+        with_default = interpreted.agree(default, witness)
+        with_other = not with_default and interpreted.agree(other, witness)
+        if time.monotonic() > until:  # nobody knows what this one gives
+            break
         heard += 1
-        if interpreted.agree(default, witness):
-            found.default.append(numbers)
-        elif interpreted.agree(other, witness):
-            found.other.append(numbers)
-            found.smaller |= any(changed_numbers(default, witness)[name] < 0 for name in numbers)
-        else:
-            found.neither.append(numbers)
+        (found.default if with_default else found.other if with_other else found.neither).append(numbers)
+        found.smaller |= with_other and any(changed_numbers(default, witness)[name] < 0 for name in numbers)
     return found
 
 
