@@ -92,7 +92,7 @@ def _log(tx: Transaction, search: FoundSearch, toolchain: Mapping[str, str]) -> 
             known_configs([decode(body, Trial, "trial") for body in bodies]),
             toolchain,
         )
-    except (ValueError, SchemaError):
+    except (ValueError, ArithmeticError, SchemaError):
         return None
 
 

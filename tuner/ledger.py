@@ -63,10 +63,12 @@ class Ledger:
         found = [trial for trial in self.trials if trial.phase == phase and trial.status == "ok"]
         if not found:
             return []
-        size = int(found[-1].metrics.get("group_size", 0))
-        group = found[-size:] if size else []
+        size = found[-1].metrics.get("group_size", 0)
+        if not 1 <= size <= len(found):  # before anything of that size is made
+            return []
+        group = found[-int(size) :]
         indices = [trial.metrics.get("group_index") for trial in group if trial.metrics.keys() >= _IN_PAIRS]
-        return group if indices == list(range(size)) else []
+        return group if indices == list(range(len(group))) else []
 
     def commonest_failure(self) -> str:
         """What most trials that did not work died of, the first of equally common ones, with an example."""

@@ -33,7 +33,7 @@ from deuteron.tuner.events import (
 
 from ..configs import put_record
 from ..metrics import Metrics
-from ..plausible import check_sizes, check_trial
+from ..plausible import check_integers, check_sizes, check_trial
 from ..settings import Settings
 from ..signals import JobSignals
 from ..store import (
@@ -225,6 +225,7 @@ class Ingest:
             sequence=item.sequence,
         )
         check_event(job, event)
+        check_integers(item.event, "event")
         owns = job.claim_id == claim_id and job.state is JobState.RUNNING
         match event:
             case JobStarted():

@@ -573,6 +573,13 @@ def test_records_that_no_table_could_keep_are_refused(
         ({"time_ns": {"median": 1.0, "low": 1.0, "high": 1e300, "samples": 1}}, "trial.time_ns: 1e+300 ns"),
         ({"config": {"BLOCK": 2**64 - 1}}, "trial.config: 'BLOCK' is beyond 64 bits"),
         ({"config": {"B\x1b": 1}}, "trial.config: 'B\\x1b' has a control character"),
+        ({"metrics": {"group_size": 2e7}}, "trial.metrics.group_size: 2e+07"),
+        ({"metrics": {"group_index": -1.0}}, "trial.metrics.group_index: -1"),
+        ({"metrics": {"ratio_pairs": 0.5}}, "trial.metrics.ratio_pairs: 0.5"),
+        ({"metrics": {"duplicate_of": 1e30}}, "trial.metrics.duplicate_of: 1e+30"),
+        ({"metrics": {"ratio_high": 1e300}}, "trial.metrics.ratio_high: 1e+300"),
+        ({"number": 10**30}, "event.trial.number: a whole number beyond 64 bits"),
+        ({"not_known": [{"x": 2**63}]}, "event.trial.not_known[0].x: a whole number beyond 64 bits"),
     ],
 )
 def test_trials_that_no_search_has_are_refused(

@@ -128,6 +128,25 @@ def test_times_are_those_of_race_and_final(client: TestClient, tune_events: Even
     assert found == {2: 500.0, 1: pytest.approx(1010 * (1 + 500 / 1020) / 2), 0: 1000.0}
 
 
+@pytest.mark.parametrize("size", [-1.0, 0.5, 2e9, 1e30])
+def test_a_race_of_any_size_that_an_older_version_let_in_is_none(
+    client: TestClient, tune_events: Events, size: float
+) -> None:
+    """It counted up to that size at every reading: the service ran out of memory, or gave an internal error."""
+    events = tune_events(trials=2)[:3]
+    job_id = measured(client, events, SHAPE)
+    pairs = {"ratio": 0.5, "ratio_low": 0.5, "ratio_high": 0.5, "ratio_pairs": 40.0, "group_index": 0.0}
+    trial = {**events[2]["trial"], "id": "raced", "phase": "race", "metrics": {**pairs, "group_size": size}}
+    context: ServiceContext = client.app.state.context  # type: ignore[attr-defined]
+    with context.store.write() as tx:
+        shape = json.dumps(SHAPE, sort_keys=True, separators=(",", ":"))
+        row = {"trial_id": "raced", "phase": "race", "shape": shape, "dtype": "f32", "body": json.dumps(trial)}
+        tx.trials.append(job_id, new_trial(**row))
+    (log,) = client.get("/v1/searches", params={"kernel": "softmax_kernel"}).json()["searches"]
+    assert {one["config"]["BLOCK"]: one["time_ns"] for one in log["known"]} == {0: 1000.0, 1: 1010.0}
+    assert neighbours(client, submit(client)) == [log]
+
+
 def test_the_nearest_are_given_not_the_newest(client: TestClient, tune_events: Events) -> None:
     """Random shapes in a random order: what is given is what sorting all of them says."""
     choose = random.Random(20261127)
