@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 
@@ -14,61 +13,44 @@ from ..language.dictionaries import mapping
 from ..language.extent import gathered
 from ..language.tensor import Operand, tensor
 from ..printable import shown
+from ..source import python_numbers
 from .attributes import read_attribute
 
 
 @builtin
 def _min(*values: Operand) -> object:
-    return _fold(values, lambda a, b: b if b < a else a, maths.minimum)
+    return _fold(values, python_numbers.least, maths.minimum)
 
 
 @builtin
 def _max(*values: Operand) -> object:
-    return _fold(values, lambda a, b: b if b > a else a, maths.maximum)
+    return _fold(values, python_numbers.greatest, maths.maximum)
 
 
 def _fold(
     values: tuple[Operand, ...],
-    static: Callable[[Operand, Operand], object],
+    static: Callable[..., object],
     dynamic: Callable[[Operand, Operand], tensor],
 ) -> object:
     if len(values) < 2:
-        raise TypeMismatch("min and max of a kernel take two or more values")
+        return static(*values)
     result: object = values[0]
     for value in values[1:]:
-        if isinstance(result, tensor) or isinstance(value, tensor):
-            result = dynamic(result, value)  # type: ignore[arg-type]
-        else:
-            _check_order(result, value)
-            result = static(result, value)  # type: ignore[arg-type]
+        of_tensors = isinstance(result, tensor) or isinstance(value, tensor)
+        result = dynamic(result, value) if of_tensors else static(result, value)  # type: ignore[arg-type]
     return result
-
-
-def _check_order(*values: object) -> None:
-    """Refuse numbers of which Python's min and max and those of tensors give different results."""
-    for value in values:
-        if isinstance(value, float) and (math.isnan(value) or (value == 0 and math.copysign(1.0, value) < 0)):
-            raise TypeMismatch(
-                f"min and max of numbers known at compile time do not take {value}",
-                hint="tl.minimum and tl.maximum say what they make of NaN",
-            )
 
 
 @builtin
 def _abs(value: Operand) -> object:
-    return maths.abs(value) if isinstance(value, tensor) else abs(value)
+    return maths.abs(value) if isinstance(value, tensor) else python_numbers.magnitude(value)
 
 
 def _converter(python: type[int | float | bool], dtype: str) -> Callable[[Operand | str], object]:
+    static = python_numbers.converter(python)
+
     def convert(value: Operand | str) -> object:
-        if isinstance(value, tensor):
-            return arithmetic.cast(value, dtype)
-        try:
-            if isinstance(value, int | float) or (python is float and isinstance(value, str)):
-                return python(value)
-        except (ValueError, OverflowError) as error:
-            raise TypeMismatch(f"{python.__name__}() of a kernel: {error}") from error
-        raise TypeMismatch(f"{python.__name__}() of a kernel takes numbers, got {shown(value)}")
+        return arithmetic.cast(value, dtype) if isinstance(value, tensor) else static(value)
 
     return builtin(convert)
 

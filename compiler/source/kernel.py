@@ -221,7 +221,7 @@ class KernelSource:
         """What ``argument`` is where nobody passes it; it has a default.
 
         Raises:
-            UnknownName, UnsupportedSyntax: it is nothing that kernels know.
+            CompilationError: it is nothing that kernels know.
         """
         if self.defaults is not None:
             default = self.defaults[argument.name]
@@ -230,7 +230,14 @@ class KernelSource:
             return admit_value(argument.name, default)
         if argument.default is None:
             raise KeyError(argument.name)
-        return evaluate_constant(argument.default, self.namespace)
+        try:
+            return evaluate_constant(argument.default, self.namespace)
+        except KeyError:
+            message = f"the default of {argument.name!r} is not known from the text: {ast.unparse(argument.default)}"
+            hint = "a text is not executed and knows no imports but the language; write the value, or pass the argument"
+            raise self.placed(UnknownName(message, hint=hint), argument.default) from None
+        except CompilationError as error:
+            raise self.located(error, argument.default) from None
 
     def captured(self) -> Iterator[tuple[str, object]]:
         """Free names of the kernel that resolve, with what they stand for; members of modules as ``module.name``."""

@@ -24,7 +24,7 @@ from ..language.dictionaries import mapping
 from ..language.extent import extent, gathered
 from ..language.inline import ConstexprFunction, Inlinable
 from ..language.named import as_tuples, is_named_tuple, with_items
-from . import constants, python_math, python_types
+from . import constants, python_math, python_numbers, python_types
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
 from .parsing import place
 
@@ -352,10 +352,12 @@ def _decorator(node: ast.expr) -> str:
 
 
 def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
-    """A constant at the top level of a source text: literals, arithmetic, other constants, ``tl.constexpr(...)``.
+    """A constant at the top level of a source text: literals, arithmetic, other constants, ``tl.constexpr(...)``,
+    Python's functions of numbers.
 
     Raises:
-        UnsupportedSyntax: the expression is anything else.
+        KeyError: it needs a name that the text does not define.
+        CompilationError: the expression is anything else, or has no value.
     """
     match node:
         case ast.Constant(value=int() | float() | str() | bool() | None):
@@ -373,6 +375,8 @@ def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
         case ast.BinOp(left=left, op=op, right=right):
             lhs, rhs = (evaluate_constant(side, namespace) for side in (left, right))
             return _counted(constants.binary(op, lhs, rhs), namespace)
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if _is_of_python(name, namespace):
+            return python_numbers.FUNCTIONS[name](*(evaluate_constant(part, namespace) for part in arguments))
         case ast.Call(func=function, args=[argument], keywords=[]):
             callee, value = (evaluate_constant(part, namespace) for part in (function, argument))
             if callee is constexpr:
@@ -385,6 +389,17 @@ def evaluate_constant(node: ast.expr, namespace: Namespace) -> object:
         f"{ast.unparse(node)!r} is not a constant",
         hint="constants of a kernel text are literals, arithmetic on them and tl.constexpr(...)",
     )
+
+
+def _is_of_python(name: str, namespace: Namespace) -> bool:
+    """Whether a name is one of Python's functions of numbers, and not one of the text."""
+    if name not in python_numbers.FUNCTIONS:
+        return False
+    try:
+        namespace.lookup(name)
+    except KeyError:
+        return True
+    return False
 
 
 def _counted(value: object, namespace: Namespace) -> object:

@@ -283,6 +283,14 @@ def test_a_kernel_is_stored_under_its_hash(client: TestClient) -> None:
     assert again.json()["hash"] == kernel["hash"]
 
 
+@pytest.mark.parametrize("default", ["float('-inf')", "DEFAULT", "torch.finfo(torch.float32).max"])
+def test_defaults_that_a_text_does_not_say_do_no_harm(client: TestClient, default: str) -> None:
+    """A search gives the parameter a value."""
+    made = client.post("/v1/kernels", json={"name": "add_kernel", "text": KERNEL.replace("= 128", f"= {default}")})
+    assert made.status_code == 201, made.text
+    assert made.json()["arguments"][-1]["default"] == default
+
+
 def test_a_kernel_is_never_executed(client: TestClient, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     text = f"open({str(trace)!r}, 'w')\n" + KERNEL

@@ -125,6 +125,7 @@ def test_fields_alone_are_checked_without_a_compiler(client: TestClient, monkeyp
         ({"kernel": kernel("tl.arange", "tl.nowhere")}, "workload.kernel", "nowhere"),
         ({"kernel": kernel("i < n) * factor", "i < n) @ factor")}, "workload.kernel", "does not compile"),
         ({"kernel": kernel("def scale(", "def scale(((")}, "workload.kernel", ""),
+        ({"kernel": kernel("constexpr):", "constexpr, C: tl.constexpr = D):")}, "workload.kernel", "'C' is not known"),
         ({"kernel": {**kernel("", ""), "name": "other"}}, "workload.kernel", "other"),
     ],
     ids=lambda value: str(value)[:50] if isinstance(value, dict) else None,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from ...errors import ArgumentMismatch, CompilationError
 from ...language.constexpr import unwrap
 from ...source.arguments import spelled
-from ...source.namespace import evaluate_constant
 from ..variant.specialization import function_name, variant_from_text
 from .binding import KernelParameter, annotation_dtype
 from .compiled import CompiledKernel, compile_variant
@@ -190,11 +189,7 @@ class DescribedKernel(Kernel):
             given = inspect.signature(function).parameters.values()
             return {p.name: unwrap(p.default) for p in given if p.default is not p.empty}
         source = self.source
-        return {
-            a.name: unwrap(evaluate_constant(a.default, source.namespace))
-            for a in source.arguments
-            if a.default is not None
-        }
+        return {a.name: unwrap(source.default(a)) for a in source.arguments if a.default is not None}
 
     @functools.cached_property
     def params(self) -> list[DeclaredParameter]:
