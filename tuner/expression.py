@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
+from deuteron.compiler.syntax import expression_tree
+
 from .codec import Scalar
 from .errors import ExpressionError
 
@@ -319,7 +321,7 @@ class Expression:
 
 @lru_cache(maxsize=4096)
 def _conjuncts(expression: Expression) -> tuple[Expression, ...]:
-    body = ast.parse(expression.text, mode="eval").body
+    body = expression_tree(expression.text).body
     if not (isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And)):
         return (expression,)
     parts = [ast.get_source_segment(expression.text, value) for value in body.values]
@@ -333,7 +335,7 @@ def _parse(text: str) -> Expression:
     if not text or "\n" in text or "\r" in text:
         raise ExpressionError("an expression is one line of text and not empty", text=text)
     try:
-        tree = ast.parse(text, mode="eval")
+        tree = expression_tree(text)
     except SyntaxError as error:
         column = min(max((error.offset or 1) - 1, 0), len(text))
         raise ExpressionError(f"not an expression: {error.msg}", text=text, column=column) from None

@@ -16,6 +16,8 @@ import ast
 from io import TextIOWrapper
 from pathlib import Path
 
+from deuteron.compiler.syntax import module_tree
+
 from .codec import JsonObject, expect_object, parse_json
 from .errors import WorkloadError
 from .input_file import open_file
@@ -71,7 +73,7 @@ def _read(path: Path) -> str:
 def _literal_in(source: str, path: Path, kernel: str) -> JsonObject:
     """The value of ``workload`` or ``workloads[kernel]`` in a file."""
     try:
-        tree = ast.parse(source, str(path))
+        tree = module_tree(source, str(path))
     except SyntaxError as error:
         raise WorkloadError(f"{path}:{error.lineno}: not valid Python: {error.msg}") from None
     values = {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..errors import DeuteronError
 from ..options import SCHEDULE_OPTIONS
+from ..syntax import module_tree
 from . import constants
 from .kernel import KernelSource
 
@@ -74,7 +75,7 @@ def _as_configs(value: object) -> Iterator[Mapping[str, object]]:
 
 def _module_of(source: KernelSource) -> ast.Module:
     try:
-        return ast.parse("\n".join(source.lines))
+        return module_tree("\n".join(source.lines))
     except SyntaxError:  # the text of one function, indented: its decorators are literals or unknown
         return ast.Module([], [])
 

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from ..errors import Location, UnsupportedSyntax
+from ..syntax import module_tree
 
 #: Longest source text that is parsed; a real kernel file is a hundredth of this.
 MAX_SOURCE_BYTES = 256 * 1024
@@ -49,7 +50,7 @@ def parse_text(text: str, filename: str) -> ast.Module:
     if len(text.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
         raise UnsupportedSyntax(f"{filename} is longer than {MAX_SOURCE_BYTES} bytes", hint="send the kernel alone")
     try:
-        tree = ast.parse(text, filename)
+        tree = module_tree(text, filename)
     except SyntaxError as error:
         where = Location(filename, error.lineno or 1, max(0, (error.offset or 1) - 1))
         raise UnsupportedSyntax(

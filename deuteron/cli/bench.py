@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from deuteron.compiler.syntax import module_tree
+
 from .errors import CommandError
 
 
@@ -51,7 +53,7 @@ def _is_program(path: Path) -> bool:
 
 def _first_line(path: Path) -> str:
     try:
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        text = ast.get_docstring(module_tree(path.read_text(encoding="utf-8"))) or ""
     except (OSError, SyntaxError):
         return ""
     return text.partition("\n")[0]

@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deuteron.compiler.syntax import module_tree
+
 from .errors import CommandError, no_file
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def existing_file(path: Path) -> Path:
 
 def _only_kernel(path: Path) -> str:
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = module_tree(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return ""  # from_file says what is wrong, with its place
     kernels = [
@@ -62,7 +64,7 @@ def _only_kernel(path: Path) -> str:
 def is_described(path: Path) -> bool:
     """Whether a file says how its kernels are launched: ``workload = {...}`` at its top level."""
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = module_tree(path.read_bytes())
     except (SyntaxError, ValueError, OSError):
         return False  # who reads the kernel says what is wrong, with its place
     targets = [t for s in tree.body if isinstance(s, ast.Assign) for t in s.targets]

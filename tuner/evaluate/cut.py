@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeGuard
 
+from deuteron.compiler.syntax import expression_tree
+
 from ..codec import Scalar
 from ..errors import SpaceError
 from ..expression import Expression
@@ -76,9 +78,7 @@ def _cut(size: int, limit: int, divisors: set[int]) -> int:
 def _divisors(spec: WorkloadSpec) -> set[int]:
     """Numbers by which sizes may be divided: those in the workload's expressions, and constexprs that it fixes."""
     texts = [*(text for tensor in spec.tensors for text in tensor.shape), *spec.scalars.values(), *spec.grid]
-    divided = (
-        node.right for text in texts for node in ast.walk(ast.parse(text.strip(), mode="eval")) if _divides(node)
-    )
+    divided = (node.right for text in texts for node in ast.walk(expression_tree(text.strip())) if _divides(node))
     written = {part.value for part in divided if isinstance(part, ast.Constant)}
     fixed = {value for value in spec.constexprs.values() if not isinstance(value, bool)}
     return {number for number in written | fixed if isinstance(number, int) and number > 1}

@@ -20,6 +20,7 @@ from ...language.tensor import tensor
 from ...language.truth import decides, joined
 from ...language.typed import Typed
 from ...python_text import PythonText, text_of
+from ...syntax import module_tree
 from .numbers import annotated, assigned
 
 #: Names with a dot are nobody else's in a kernel. The last one is of what stands for an operand that is not evaluated.
@@ -188,7 +189,7 @@ def rewritten(function: FunctionType) -> CodeType:
 @lru_cache(maxsize=1024)
 def _rewritten(code: CodeType, text: PythonText) -> CodeType:
     try:
-        module = ast.parse(textwrap.dedent("".join(text.lines)))
+        module = module_tree(textwrap.dedent("".join(text.lines)))
     except SyntaxError:
         return code
     rewriting = _Rewriting()
@@ -201,7 +202,7 @@ def _rewritten(code: CodeType, text: PythonText) -> CodeType:
     if not (rewriting.held or rewriting.changed):
         return code
     if code.co_freevars:  # they are free again as what a function around it binds
-        module = ast.parse(f"def around({', '.join(code.co_freevars)}): pass")
+        module = module_tree(f"def around({', '.join(code.co_freevars)}): pass")
         cast(ast.FunctionDef, module.body[0]).body = [node]
     made = compile(ast.fix_missing_locations(module), code.co_filename, "exec", dont_inherit=True)
     return _inside(_inside(made, "around") if code.co_freevars else made, code.co_name)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ...errors import ArgumentMismatch, CompilationError
 from ...language.constexpr import unwrap
 from ...source.arguments import spelled
+from ...syntax import module_tree
 from ..variant.specialization import function_name, variant_from_text
 from .binding import KernelParameter, annotation_dtype
 from .compiled import CompiledKernel, compile_variant
@@ -132,7 +133,7 @@ class DescribedKernel(Kernel):
 
     def parse(self) -> ast.Module:
         """The syntax tree of ``src``."""
-        return ast.parse(self.src)
+        return module_tree(self.src)
 
     @property
     def src(self) -> str:

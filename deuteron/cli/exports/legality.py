@@ -10,6 +10,8 @@ import ast
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from deuteron.compiler.syntax import expression_tree
+
 from ..errors import CommandError
 from .names import python_name
 
@@ -43,7 +45,7 @@ def legality_text(record: ConfigRecord) -> str:
     if not reach.together and len(reach.sizes) > 1:
         tests.append(" + ".join(f"({dim} > {size})" for dim, size in record.shape.items()) + " <= 1")
     values = _Values({**reach.facts, **record.config}, record)
-    tests += [ast.unparse(values.visit(ast.parse(text.strip(), mode="eval").body)) for text in reach.constraints]
+    tests += [ast.unparse(values.visit(expression_tree(text.strip()).body)) for text in reach.constraints]
     return f"lambda {sizes}: {' and '.join(f'({test})' for test in tests)}"
 
 
@@ -66,4 +68,4 @@ class _Values(ast.NodeTransformer):
                 hint="tune the shape again",
             )
         # A number below 0 in brackets: -1 ** 2 is another thing than (-1) ** 2.
-        return ast.parse(f"({self._values[node.id]!r})", mode="eval").body
+        return expression_tree(f"({self._values[node.id]!r})").body
