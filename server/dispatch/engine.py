@@ -10,9 +10,9 @@ from typing import Any
 import dask
 from distributed import Client, Nanny, SpecCluster
 from distributed.core import Status
-from distributed.security import Security
 
 from . import ConnectedWorker
+from .certificate import embedded_security
 from .plugin import CALLED, BenchPlugin
 from .quiet import QuietScheduler, QuietWorker
 from .resources import resources_for, resources_of
@@ -128,7 +128,7 @@ class Engine:
         They speak TLS with a key and certificate that are made here and kept in memory: another process of this machine
         can neither give them tasks, which may be any code, nor read what they say.
         """
-        security = Security.temporary()  # type: ignore[no-untyped-call]
+        security = embedded_security()
         dask.config.set(
             {
                 **_EMBEDDED_CONFIG,
