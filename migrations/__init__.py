@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Engine
 
-__all__ = ["check", "current", "downgrade", "head", "upgrade"]
+__all__ = ["check", "current", "downgrade", "head", "is_newer", "remedy", "upgrade"]
 
 
 def _config(url: str) -> Config:
@@ -53,6 +53,21 @@ def head() -> str:
 
     revision = ScriptDirectory.from_config(config).get_current_head()
     return revision or "base"
+
+
+def is_newer(revision: str | None) -> bool:
+    """Whether a database at ``revision`` was made by a newer version of the code: this one does not know it, and can
+    neither use the database nor take it back."""
+    config = _config("")
+    from alembic.script import ScriptDirectory
+
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    return revision not in known | {None, "base"}
+
+
+def remedy(revision: str | None) -> str:
+    """What to do about a database at another revision than this version's."""
+    return "install the newer version of deuteron" if is_newer(revision) else "deuteron db upgrade"
 
 
 def current(url: str) -> str | None:

@@ -39,6 +39,7 @@ from .shortcut import LookupShortcut
 from .signals import JobSignals
 from .store import ServiceStore
 from .upstream import Upstream
+from .writers import Writers
 
 logger = logging.getLogger("deuteron.server")
 
@@ -132,6 +133,7 @@ def make_context(settings: Settings, store: ServiceStore) -> ServiceContext:
         trainer=trainer,
         upstream=upstream,
         internal_token=internal_token,
+        writers=Writers(),
     )
 
 

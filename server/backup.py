@@ -92,7 +92,7 @@ def back_up(settings: Settings, target: Path) -> Backup:
     if found != migrations.head():
         raise BackupError(
             f"the database is at revision {found or 'base'}, this version writes {migrations.head()}",
-            hint="`deuteron db upgrade`, or the version of deuteron that the service runs",
+            hint=f"{migrations.remedy(found)}, or the version of deuteron that the service runs",
         )
     try:
         with (

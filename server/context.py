@@ -11,6 +11,7 @@ from .feeds import Feeds
 from .metrics import Metrics
 from .settings import Settings
 from .store import ServiceStore
+from .writers import Writers
 
 if TYPE_CHECKING:
     from .bundles import Bundles
@@ -37,6 +38,7 @@ class ServiceContext:
     trainer: Trainer
     upstream: Upstream | None
     internal_token: str
+    writers: Writers
 
 
 async def context_of(request: Request) -> ServiceContext:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deuteron import __version__
 from deuteron.compiler.extras import require_extras
 
 from .errors import CommandError
@@ -67,7 +68,12 @@ def current(url: Url = None) -> None:
     with explained(address):
         found = migrations.current(address) or "base"
     newest = migrations.head()
-    note = "newest" if found == newest else f"newest is {newest}: run `deuteron db upgrade`"
+    if found == newest:
+        note = "newest"
+    elif migrations.is_newer(found):
+        note = f"of a newer version of deuteron: {__version__} knows up to {newest}"
+    else:
+        note = f"newest is {newest}: run `deuteron db upgrade`"
     typer.echo(f"{found} ({note})")
 
 
@@ -168,9 +174,19 @@ def explained(address: str) -> Iterator[None]:
     from alembic.util import CommandError as AlembicError
     from sqlalchemy.exc import DBAPIError
 
+    from deuteron import migrations  # lazy: help starts without the service
+
     try:
         yield
     except AlembicError as error:
+        found = migrations.current(address)
+        if migrations.is_newer(found):
+            raise CommandError(
+                f"{shown(address)} is of a newer version of deuteron: it is at revision {found}, and {__version__} "
+                f"knows up to {migrations.head()}",
+                hint=f"install that version again; its `deuteron db downgrade {migrations.head()}` takes the database "
+                "back to this one",
+            ) from None
         raise CommandError(
             f"{shown(address)}: {error}",
             hint="`deuteron db current` prints the newest revision",

@@ -187,7 +187,7 @@ def _database() -> Iterator[HealthCheck]:
     if revision == newest:
         yield HealthCheck("database", "ok", text)
     else:
-        yield HealthCheck("database", "problem", text, "deuteron db upgrade")
+        yield HealthCheck("database", "problem", text, migrations.remedy(revision))
 
 
 def _service(server: str | None) -> HealthCheck:

@@ -54,7 +54,7 @@ def readyz(context: ContextDep) -> JSONResponse:
             503,
             "not-ready",
             f"the database is at revision {revision}, this version needs {head}",
-            hint="deuteron db upgrade",
+            hint=migrations.remedy(revision),
         )
     return JSONResponse({"status": "ready", "revision": revision})
 

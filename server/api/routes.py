@@ -4,7 +4,8 @@ is read strictly, and a parameter that nobody knows, or that is given twice, is 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from inspect import iscoroutinefunction
 from typing import Any
 
 from anyio import to_thread
@@ -19,6 +20,7 @@ from ..strict_json import read_json
 
 # Larger bodies are read in a thread: in the event loop every other request would wait for that.
 _READ_AT_ONCE = 64 << 10
+_WRITING = {"POST", "PUT", "PATCH", "DELETE"}
 
 
 class StrictRequest(Request):
@@ -39,15 +41,26 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
         scopes = [scope for inner in self.dependant.dependencies if (scope := scope_of(inner.call)) is not None]
         known = sorted(set(_parameters(self.dependant)))
+        writes = self._writes_in_a_thread(scopes)
 
         async def checked(request: Request) -> Response:
+            context = await context_of(request)
             for scope in scopes:
-                await admit(request, await context_of(request), scope)
+                await admit(request, context, scope)
             _refuse_odd(request, known)
             _refuse_packed(request)
-            return await handle(StrictRequest(request.scope, request.receive))
+            strict = StrictRequest(request.scope, request.receive)
+            if not writes:
+                return await handle(strict)
+            await strict.body()  # a slow client takes nobody's place
+            async with context.writers.place():
+                return await handle(strict)
 
         return checked
+
+    def _writes_in_a_thread(self, scopes: Sequence[str]) -> bool:
+        """Whether it holds one of the threads that answer requests while it waits for the database's writers."""
+        return bool(self.methods & _WRITING) and set(scopes) != {"read"} and not iscoroutinefunction(self.endpoint)
 
 
 def make_router(tag: str, prefix: str = "") -> APIRouter:

@@ -165,7 +165,7 @@ async def upload_profile(
             if replaced is not None and not tx.jobs.is_profile_of_any(replaced):
                 tx.committed.append(lambda: (folder / f"{replaced}.hatchet").unlink(missing_ok=True))
 
-    await to_thread.run_sync(attach)
+    await to_thread.run_sync(attach, limiter=context.writers.limiter)
     return Response(status_code=status.HTTP_204_NO_CONTENT)
 
 

@@ -120,6 +120,24 @@ def test_database_goes_up_down_and_up(run, home: Path, monkeypatch: pytest.Monke
     assert run("db", "upgrade").out.rstrip().endswith(newest.split()[0])
 
 
+def test_a_database_of_a_newer_version_is_called_so(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As after an update that was taken back: two hints named each other."""
+    monkeypatch.setenv("DEUTERON_HOME", str(tmp_path))
+    run("db", "upgrade")
+    engine = make_engine(f"sqlite:///{tmp_path / 'deuteron.db'}")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999_future'")
+    engine.dispose()
+    for command in (("serve",), ("db", "upgrade"), ("token", "list")):
+        refused = run(*command)
+        assert refused.code == 2 and "is of a newer version of deuteron: it is at revision 9999_future" in refused.err
+        assert "install that version again" in refused.err
+    assert "9999_future (of a newer version of deuteron: " in run("db", "current").out
+    assert "install the newer version" in run("db", "backup", str(tmp_path / "b.zip")).err
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--json").out)}
+    assert checks["database"]["hint"] == "install the newer version of deuteron"
+
+
 def test_a_backup_is_written_and_restored_once(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert "upgrade" in run("db", "backup", str(tmp_path / "b.zip")).err
     run("db", "upgrade")
