@@ -239,6 +239,10 @@ class TextNamespace:
                     raise  # a class passes over what is no constant, but not over this
                 error = UnsupportedSyntax(f"{name!r} is defined by too many other constants, one by the other")
                 raise self._placed(error, pending) from None
+            except CompilationError as error:
+                if error.location is None:
+                    self._placed(error, pending)
+                raise
             finally:
                 self._under_way -= 1
         return self._known[name]
@@ -261,7 +265,7 @@ class TextNamespace:
             return self._make_class(pending) if aggregate else self._make_holder(pending)
         return unwrap(evaluate_constant(pending, self))
 
-    def _placed(self, error: UnsupportedSyntax, node: ast.stmt | ast.expr) -> UnsupportedSyntax:
+    def _placed(self, error: CompilationError, node: ast.stmt | ast.expr) -> CompilationError:
         error.place(place(self._filename, self._lines, node), self._lines[node.lineno - 1])
         return error
 

@@ -60,7 +60,11 @@ class StrictRoute(APIRoute):
 
     def _writes_in_a_thread(self, scopes: Sequence[str]) -> bool:
         """Whether it holds one of the threads that answer requests while it waits for the database's writers."""
-        return bool(self.methods & _WRITING) and set(scopes) != {"read"} and not iscoroutinefunction(self.endpoint)
+        return (
+            bool((self.methods or set()) & _WRITING)
+            and set(scopes) != {"read"}
+            and not iscoroutinefunction(self.endpoint)
+        )
 
 
 def make_router(tag: str, prefix: str = "") -> APIRouter:

@@ -27,10 +27,19 @@ def job(**changes: Any) -> dict[str, Any]:
     return made
 
 
-def kernel(old: str, new: str) -> dict[str, Any]:
+def kernel(*changes: str) -> dict[str, Any]:
+    """That of the documentation with some texts, each before what takes its place."""
     text = SCALE_JOB["workload"]["kernel"]
-    assert old in text["source"]
-    return {**text, "source": text["source"].replace(old, new)}
+    source = text["source"]
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert old in source
+        source = source.replace(old, new)
+    return {**text, "source": source}
+
+
+def times(constant: str) -> dict[str, Any]:
+    """A kernel that multiplies by a constant of its text, which is in line 4."""
+    return kernel("@triton", f"W: tl.constexpr = {constant}\n@triton", ") * factor", ") * W")
 
 
 def space(constraint: str) -> dict[str, Any]:
@@ -125,6 +134,8 @@ def test_fields_alone_are_checked_without_a_compiler(client: TestClient, monkeyp
         ({"kernel": kernel("tl.arange", "tl.nowhere")}, "workload.kernel", "nowhere"),
         ({"kernel": kernel("i < n) * factor", "i < n) @ factor")}, "workload.kernel", "does not compile"),
         ({"kernel": kernel("def scale(", "def scale(((")}, "workload.kernel", ""),
+        ({"kernel": times("10 ** 10 ** 8")}, "workload.kernel line 4", "256 bits"),
+        ({"kernel": times("[i for i in range(9)]")}, "workload.kernel line 4", "is not a constant"),
         ({"kernel": kernel("constexpr):", "constexpr, C: tl.constexpr = D):")}, "workload.kernel", "'C' is not known"),
         ({"kernel": {**kernel("", ""), "name": "other"}}, "workload.kernel", "other"),
     ],
