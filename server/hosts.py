@@ -66,20 +66,29 @@ def refuse_foreign_pages(scope: Scope, settings: Settings) -> None:
         )
 
 
+# Headers that say one thing: of two, one reader takes the first and another the last.
+_SINGLE = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID")
+
+
 class WellFormed:
-    """Refuses requests whose Host is not a host name, and paths and queries with a NUL, which no database keeps."""
+    """Refuses requests whose Host is not a host name, headers twice of which one counts, and paths and queries with a
+    NUL, which no database keeps."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            host = Headers(scope=scope).get("host", "localhost")
+            headers = Headers(scope=scope)
+            host = headers.get("host", "localhost")
+            twice = next((name for name in _SINGLE if len(headers.getlist(name)) > 1), None)
             response = None
             if not host.isascii() or any(c in host for c in "/?#@ ") or split_address(f"//{host}") is None:
                 response = problem_response(
                     400, "bad-host", f"{host[:80]!r} is not a host name", hint="send Host: name or Host: name:port"
                 )
+            elif twice is not None:
+                response = problem_response(400, "repeated-header", f"the header {twice} is given more than once")
             elif "\0" in scope["path"] or b"%00" in scope.get("query_string", b""):
                 response = problem_response(400, "bad-address", "the address contains the character U+0000")
             if response is not None:

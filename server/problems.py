@@ -144,7 +144,13 @@ def _with_head(methods: Iterable[str]) -> list[str]:
     return sorted(found | {"HEAD"} if "GET" in found else found)
 
 
-async def _on_validation(request: Request, error: Exception) -> JSONResponse:
+def other_type(kind: str | None) -> HttpProblem:
+    """415: the body is of another type than JSON, or of none."""
+    said = f"the body is {kind[:_MOST_NAME]!r}, not JSON" if kind else "the body has no Content-Type"
+    return HttpProblem(415, "unsupported-media-type", said, hint=_HOW_TO_SEND)
+
+
+async def _on_validation(request: Request, error: Exception) -> Response:
     error = cast(RequestValidationError, error)
     faults: Sequence[Mapping[str, object]] = error.errors()
     shown, more = faults[:MOST_ERRORS], max(0, len(faults) - MOST_ERRORS)
@@ -161,13 +167,7 @@ async def _on_validation(request: Request, error: Exception) -> JSONResponse:
         )
     # Bytes as they came: by its type the body is no JSON.
     if isinstance(error.body, bytes) and any(_pointer(fault["loc"]) == "body" for fault in shown):
-        kind = request.headers.get("content-type")
-        return problem_response(
-            415,
-            "unsupported-media-type",
-            f"the body is {kind[:_MOST_NAME]!r}, not JSON" if kind else "the body has no Content-Type",
-            hint=_HOW_TO_SEND,
-        )
+        return await _on_http(request, other_type(request.headers.get("content-type")))
     return problem_response(
         422,
         "invalid-request",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deuteron.compiler.extras import require_extras
+from deuteron.compiler.printable import printable_line
 
 from .database import explained
 from .errors import CommandError
@@ -66,7 +67,7 @@ def list_tokens() -> None:
     table = make_table("id", "name", "scopes", "created (UTC)", "state")
     for token in tokens:
         created = f"{token.created_at:%Y-%m-%d %H:%M}"
-        table.add_row(token.id, token.name, _scopes(token), created, _state(token))
+        table.add_row(token.id, printable_line(token.name), _scopes(token), created, _state(token))
     console().print(table)
 
 
@@ -82,7 +83,7 @@ def revoke(
         if all(token.id != token_id for token in tx.tokens.all()):
             raise CommandError(f"there is no token {token_id}", hint="`deuteron token list` shows them with their ids")
         token = tx.tokens.revoke(token_id)
-    tell(f"token {token.id} of {token.name} is {_state(token)}")
+    tell(f"token {token.id} of {printable_line(token.name)} is {_state(token)}")
 
 
 @contextmanager

@@ -4,6 +4,7 @@ is read strictly, and a parameter that nobody knows, or that is given twice, is 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from inspect import iscoroutinefunction
 from typing import Any
@@ -15,11 +16,14 @@ from fastapi.routing import APIRoute
 
 from ..auth import admit, scope_of
 from ..context import context_of
-from ..problems import HttpProblem
+from ..problems import HttpProblem, other_type
 from ..strict_json import read_json
 
 # Larger bodies are read in a thread: in the event loop every other request would wait for that.
 _READ_AT_ONCE = 64 << 10
+# The type itself, not one of those that are written in JSON; its parameters, such as a charset, change nothing.
+_WORD = r"[\w!#$%&'*+.^`|~-]+"
+_JSON = re.compile(rf'application/json\s*(;\s*({_WORD}=({_WORD}|"[^"\\]*")\s*)?)*', re.ASCII | re.IGNORECASE)
 _WRITING = {"POST", "PUT", "PATCH", "DELETE"}
 
 
@@ -49,6 +53,8 @@ class StrictRoute(APIRoute):
                 await admit(request, context, scope)
             _refuse_odd(request, known)
             _refuse_packed(request)
+            if self.body_field is not None:
+                _refuse_other_types(request)
             strict = StrictRequest(request.scope, request.receive)
             if not writes:
                 return await handle(strict)
@@ -92,6 +98,15 @@ def _refuse_packed(request: Request) -> None:
             hint="send it as it is",
             headers={"Accept-Encoding": "identity"},
         )
+
+
+def _refuse_other_types(request: Request) -> None:
+    """Raises:
+    HttpProblem: 415, the body says that it is something else than JSON. FastAPI says so where it does not say.
+    """
+    kind = request.headers.get("content-type", "")
+    if kind and not _JSON.fullmatch(kind):
+        raise other_type(kind)
 
 
 def _refuse_odd(request: Request, known: list[str]) -> None:

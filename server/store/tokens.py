@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, Row, insert, select, update
 
 from ..models import TokenRow
+from ..plausible import check_names
 from .errors import InvalidToken, NotFound
 from .records import Token
 
@@ -37,7 +38,12 @@ class Tokens:
     connection: Connection
 
     def create(self, name: str, scopes: Iterable[str], *, expires_at: datetime | None = None) -> tuple[Token, str]:
-        """A new token and its secret, which is not stored and cannot be shown again."""
+        """A new token and its secret, which is not stored and cannot be shown again.
+
+        Raises:
+            SchemaError: the name would act on the terminals of those who read the list.
+        """
+        check_names("name", [name])
         secret = _PREFIX + secrets.token_urlsafe(32)
         ordered = [scope for scope in SCOPES if scope in set(scopes)]
         token = Token(str(uuid.uuid4()), name, frozenset(ordered), datetime.now(UTC), expires_at, None)

@@ -173,6 +173,8 @@ def test_an_answer_lists_some_errors_and_says_how_many_more_there_are(client: Te
     [
         ("application/x-www-form-urlencoded", "the body is 'application/x-www-form-urlencoded', not JSON"),
         ("text/plain; charset=utf-8", "the body is 'text/plain; charset=utf-8', not JSON"),
+        ("application/vnd.x+json", "the body is 'application/vnd.x+json', not JSON"),
+        ('application/json; ; = "', "the body is 'application/json; ; = \"', not JSON"),
         (None, "the body has no Content-Type"),
     ],
 )
@@ -182,6 +184,22 @@ def test_a_body_of_another_type(client: TestClient, kind: str | None, words: str
     assert (answer.status_code, answer.json()["detail"]) == (415, words)
     assert answer.json()["hint"] == "send one JSON document with Content-Type: application/json"
     assert client.post("/v1/jobs").status_code == 422, "there is no body that could have a type"
+
+
+@pytest.mark.parametrize(
+    "kind", ["Application/JSON", 'application/json ; charset="utf-8";', "application/json;a=b; c=d"]
+)
+def test_parameters_of_the_type_change_nothing(client: TestClient, kind: str) -> None:
+    answer = client.post("/v1/jobs", content='{"workload": "softmax"}', headers={"Content-Type": kind})
+    assert answer.status_code == 202, answer.text
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"])
+def test_headers_that_count_once_are_given_once(client: TestClient, name: str) -> None:
+    """Of two, one reader takes the first and another the last."""
+    answer = client.get("/v1/jobs", headers=[(name, "one"), (name.lower(), "two")])
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:deuteron:problem:repeated-header")
+    assert answer.json()["detail"] == f"the header {name} is given more than once"
 
 
 @pytest.mark.parametrize("coding", ["gzip", "identity, br", "GZIP"])

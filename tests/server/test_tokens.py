@@ -84,6 +84,14 @@ def test_scopes(guarded: TestClient, scope: str, allowed: set[str]) -> None:
     assert {status for name, status in statuses.items() if name not in allowed} <= {403}
 
 
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "\u202eabc"])
+def test_names_of_tokens_are_of_printable_text(client: TestClient, name: str) -> None:
+    """A line of the list was what a name said it was."""
+    refused = client.post("/v1/tokens", json={"name": name, "scopes": ["read"]})
+    assert refused.status_code == 422 and "has a control character" in refused.json()["detail"]
+    assert client.get("/v1/tokens").json() == {"tokens": []}
+
+
 def test_a_token_of_two_scopes_may_do_what_either_may(guarded: TestClient) -> None:
     headers = bearer(make_token(guarded, "submit", "worker"))
     assert guarded.post("/v1/jobs", json=JOB, headers=headers).status_code == 202
