@@ -37,9 +37,10 @@ USER 10001:10001
 WORKDIR /var/lib/deuteron
 VOLUME /var/lib/deuteron
 EXPOSE 8642
-# Ready means: the database answers and has the schema of this version. The slim image has no curl.
+# Ready means: the database answers and has the schema of this version. The slim image has no curl. Who listens at every
+# address also does at loopback.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8642/readyz', timeout=4)"]
+    CMD ["python", "-c", "import os, urllib.request as r; host = os.environ['DEUTERON_HOST'].strip('[]'); host = {'0.0.0.0': '127.0.0.1', '::': '::1'}.get(host, host); r.urlopen('http://%s:%s/readyz' % ('[%s]' % host if ':' in host else host, os.environ['DEUTERON_PORT']), timeout=4)"]
 # SIGTERM ends the streams of watchers and hands running jobs back.
 STOPSIGNAL SIGTERM
 CMD ["deuteron", "serve"]

@@ -42,7 +42,7 @@ WORKDIR /var/lib/deuteron
 VOLUME /var/lib/deuteron
 # A worker listens on no fixed port; it is of use while it can reach its scheduler.
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["python3", "-c", "import os, socket; host, port = os.environ['DEUTERON_SCHEDULER'].split('//')[1].rsplit(':', 1); socket.create_connection((host, int(port)), 4).close()"]
+    CMD ["python3", "-c", "import os, socket; host, port = os.environ['DEUTERON_SCHEDULER'].split('//')[1].rsplit(':', 1); socket.create_connection((host.strip('[]'), int(port)), 4).close()"]
 STOPSIGNAL SIGTERM
 # exec: the worker itself is process 1 and gets the signals.
 CMD ["sh", "-c", "exec deuteron worker \"$DEUTERON_SCHEDULER\""]

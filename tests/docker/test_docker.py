@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import tomllib
 from dataclasses import fields
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -127,13 +132,39 @@ def test_commands_in_json_form_exist(dockerfile: Path):
     assert of_kind(dockerfile, "STOPSIGNAL") == ["SIGTERM"]
 
 
-def test_health_checks_compile_and_use_the_port(dockerfile: Path):
-    (line,) = of_kind(dockerfile, "HEALTHCHECK")
+class ListeningAt(HTTPServer):
+    """At any free port of an address, ready."""
+
+    def __init__(self, host: str) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, 0), SimpleHTTPRequestHandler)
+
+
+@pytest.mark.parametrize(
+    ("listens", "said"),
+    [("127.0.0.1", "0.0.0.0"), ("127.0.0.2", "127.0.0.2"), ("::1", "::"), ("::1", "[::]"), ("::1", "::1")],
+)
+@pytest.mark.parametrize("name", ["server", "worker"])
+def test_health_checks_ask_where_the_service_is(listens: str, said: str, name: str, tmp_path: Path):
+    """By the variables that anybody may set, not by those of the image alone."""
+    (line,) = of_kind(ROOT / "docker" / f"{name}.Dockerfile", "HEALTHCHECK")
     words = json.loads(line[line.index("[") :])
-    assert words[1] == "-c"
-    compile(words[2], "health check", "exec")
-    if dockerfile.stem == "server":
-        assert f"127.0.0.1:{environment(dockerfile)['DEUTERON_PORT']}/readyz" in words[2]
+    (tmp_path / "readyz").touch()
+    try:
+        listening = ListeningAt(listens)
+    except OSError as error:
+        pytest.skip(f"nobody can listen at {listens} here: {error}")
+    with listening as server:
+        server.RequestHandlerClass = partial(SimpleHTTPRequestHandler, directory=tmp_path)
+        port = server.server_address[1]
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        scheduler = f"tcp://[{listens}]:{port}" if ":" in listens else f"tcp://{listens}:{port}"
+        names = {"DEUTERON_HOST": said, "DEUTERON_PORT": str(port), "DEUTERON_SCHEDULER": scheduler}
+        asked = [sys.executable, *words[1:]]
+        assert subprocess.run(asked, env={**os.environ, **names}, timeout=60).returncode == 0
+        (tmp_path / "readyz").unlink()
+        server.shutdown()
+    assert subprocess.run(asked, env={**os.environ, **names}, timeout=60, capture_output=True).returncode == 1
 
 
 def test_sources_exist_are_complete_and_pass_the_ignore_file(dockerfile: Path):
