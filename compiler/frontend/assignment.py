@@ -65,10 +65,11 @@ def _unpacked(frame: Frame, target: ast.expr, value: object, count: int) -> tupl
     return value[:count]
 
 
-def typed(value: object) -> object:
-    """A value with types for the numbers that it is or, as a tuple, has."""
+def typed(value: object, plain: tuple[int, ...] = ()) -> object:
+    """A value with types for the numbers that it is or, as a tuple, has, but for the items ``plain``."""
     if isinstance(value, tuple):
-        return tuple.__new__(type(value), map(typed, value))
+        items = (item if at in plain else typed(item) for at, item in enumerate(value))
+        return tuple.__new__(type(value), items)
     if isinstance(value, bool | Typed) or not isinstance(value, int | float):
         return value
     if isinstance(value, int) and not fits(value, I64) and not fits(value, U64):

@@ -8,6 +8,7 @@ import ast
 from ..ir.core import Block
 from ..language import arithmetic, shapes
 from ..language.tensor import tensor
+from .assignment import typed
 from .dispatch import evaluate, execute, expression, statement
 from .exits import compile_region, split
 from .frame import Frame
@@ -32,7 +33,8 @@ def _if(frame: Frame, node: ast.If) -> None:
 
 @expression(ast.IfExp)
 def _conditional_expression(frame: Frame, node: ast.IfExp) -> object:
-    """``a if condition else b``: with a run-time condition only one side is evaluated when the kernel runs."""
+    """``a if condition else b``: with a run-time condition only one side is evaluated when the kernel runs, and numbers
+    are scalars of their types, as in Triton."""
     condition = evaluate(frame, node.test)
     if not isinstance(condition, tensor):
         return evaluate(frame, node.body if condition else node.orelse)
@@ -46,7 +48,7 @@ def _conditional_expression(frame: Frame, node: ast.IfExp) -> object:
         blocks, values = (Block(), Block()), []
         for block, side in zip(blocks, (node.body, node.orelse), strict=True):
             with frame.builder.into(block):
-                values.append(evaluate(frame, side))
+                values.append(typed(evaluate(frame, side)))
         meeting = Meeting()
         joined = meeting.join(TERNARY, *values)
         return meeting.rebuild(joined, emit_conditional(frame, condition, blocks, meeting))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 
 from ..errors import UnusedResult
-from ..ir.types import Scalar
-from ..language import arithmetic, debugging
+from ..language import debugging
 from ..language.constexpr import constexpr
 from ..language.inline import Inlinable
 from ..language.records import enter_scope, exit_scope, scope
 from ..language.tensor import tensor
-from .assignment import assign, assign_typed
+from ..source.returns import alike, reached_after
+from .assignment import assign, assign_typed, typed
 from .dispatch import evaluate, execute, statement
 from .exits import leave
 from .expressions import apply_binary, called
@@ -21,7 +21,13 @@ from .names import BROKE, RETURNED
 
 @statement(ast.Return)
 def _return(frame: Frame, node: ast.Return) -> None:
-    leave(frame, RETURNED, evaluate(frame, node.value) if node.value else None)
+    leave(frame, RETURNED, _returned(frame, node, node.value) if node.value else None)
+
+
+def _returned(frame: Frame, node: ast.Return, given: ast.expr) -> object:
+    value = evaluate(frame, given)
+    plain = None if frame.source.compile_time else alike(given, reached_after(frame.source.node.body, node))
+    return value if plain is None else typed(value, plain)
 
 
 @statement(ast.Break)
@@ -76,13 +82,7 @@ def _annotated(frame: Frame, node: ast.AnnAssign) -> None:
             frame.announced.add(node.target.id)
         return
     value = evaluate(frame, node.value)
-    if isinstance(annotation, Scalar) and isinstance(value, tensor | bool | int | float):
-        with frame.at(node):
-            value = arithmetic.cast_to(arithmetic.as_tensor(value), annotation)
-    elif annotation is not constexpr:
-        assign_typed(frame, node.target, value)
-        return
-    assign(frame, node.target, value)
+    (assign if annotation is constexpr else assign_typed)(frame, node.target, value)
 
 
 @statement(ast.AugAssign)

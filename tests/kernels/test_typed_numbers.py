@@ -40,6 +40,12 @@ def types(x8, x16, N: tl.constexpr, C: tl.constexpr):
     e: tl.constexpr = C * 2
     f: int = 3
     tl.static_assert((a * e).dtype == tl.int8 and (a * f).dtype == tl.int32)
+    g = tl.constexpr(3)
+    h: tl.constexpr = tl.constexpr(3)
+    tl.static_assert((a * g).dtype == tl.int32 and (a * h).dtype == tl.int8)
+    listed = [0.5, 3, (1, 2)]
+    tl.static_assert((a * listed[1]).dtype == tl.int32 and (b * listed[0]).dtype == tl.float32)
+    tl.static_assert((a * listed[2][0]).dtype == tl.int32 and (a * [1, 2][0]).dtype == tl.int8)
     n += 1
     tl.static_assert((a * n).dtype == tl.int32 and n == 4)
     tl.static_assert((b * two()).dtype == tl.float16 and (b * scaled(2.0, 1.0)).dtype == tl.float16)
@@ -57,6 +63,86 @@ def types(x8, x16, N: tl.constexpr, C: tl.constexpr):
     tl.static_assert(
         (b * tiny).dtype == tl.float64 and (a * wide).dtype == tl.uint32 and (a * widest).dtype == tl.uint64
     )
+
+
+@triton.jit
+def annotated(x, o):
+    i = tl.arange(0, 4)
+    y: tl.int32 = tl.load(x + i)
+    z: tl.int8 = 300
+    t: tl.float32 = 0
+    t += 1
+    tl.static_assert(y.dtype == tl.float32 and z.type == tl.int32 and t.type == tl.int32)
+    tl.store(o + i, y + z)
+
+
+@triton.jit
+def either_number(n):
+    if n > 0:
+        return 3
+    else:  # noqa: RET505 -- which Triton tells from what stands behind an if
+        return 4
+
+
+@triton.jit
+def one_number(n):
+    if n > 0:
+        return 3
+    else:  # noqa: RET505 -- which Triton tells from what stands behind an if
+        return 3
+
+
+@triton.jit
+def known_number(C: tl.constexpr):
+    if C > 3:
+        return 3
+    else:  # noqa: RET505 -- which Triton tells from what stands behind an if
+        return 4
+
+
+@triton.jit
+def known_early(C: tl.constexpr):
+    for i in tl.static_range(3):
+        if i == C:
+            return 3, 0.5
+    return 3, 0.25
+
+
+@triton.jit
+def several():
+    return 3, (0.5, None)
+
+
+@triton.jit
+def named():
+    s = 3
+    return s  # noqa: RET504 -- with a type, as it had a name
+
+
+@triton.jit
+def types_of_returned(x8, x16):
+    a, b = tl.load(x8 + tl.arange(0, 4)), tl.load(x16 + tl.arange(0, 4))
+    n = tl.program_id(0)
+    tl.static_assert((a * known_number(5)).dtype == tl.int8 and (b * several()[1][0]).dtype == tl.float16)
+    tl.static_assert((a * one_number(n)).dtype == tl.int8 and (a * several()[0]).dtype == tl.int8)
+    tl.static_assert((a * either_number(n)).dtype == tl.int32 and (a * named()).dtype == tl.int32)
+    tl.static_assert((a + tl.cdiv(7, 2)).dtype == tl.int8 and (a + triton.cdiv(7, 2)).dtype == tl.int8)
+    tl.static_assert((a * known_early(1)[0]).dtype == tl.int8 and (b * known_early(1)[1]).dtype == tl.float32)
+    tl.static_assert((b * known_early(7)[1]).dtype == tl.float16)
+    s = several()
+    c: tl.constexpr = named()
+    d: tl.constexpr = one_number(n)
+    tl.static_assert((a * s[0]).dtype == tl.int32 and (a * c).dtype == tl.int32 and (a * d).dtype == tl.int8)
+    tl.static_assert(tl.arange(0, tl.cdiv(7, 2)).shape[0] == 4 and several()[1][1] is None)
+
+
+@triton.jit
+def types_of_choices(x8, x16, n):
+    a, b = tl.load(x8 + tl.arange(0, 4)), tl.load(x16 + tl.arange(0, 4))
+    tl.static_assert((b * (0.5 if n > 0 else 0.25)).dtype == tl.float32 and (a * (3 if n else 4)).dtype == tl.int32)
+    tl.static_assert((b * (0.5 if n > 0 else 0.5)).dtype == tl.float32)
+    tl.static_assert((b * (0.5 if n is not None else 0.25)).dtype == tl.float16)
+    tl.static_assert((a * ((3 if n > 1 else 4) if n > 0 else (5 if a.dtype == tl.int8 else 6))).dtype == tl.int32)
 
 
 @triton.jit
@@ -93,6 +179,24 @@ def test_the_next_value_of_a_name_announced_as_constexpr_has_no_type() -> None:
 @pytest.mark.usefixtures("either")
 def test_types_are_those_of_triton() -> None:
     types[(1,)](np.zeros(8, np.int8), np.zeros(8, np.float16), N=8, C=5)
+
+
+@pytest.mark.usefixtures("either")
+def test_annotations_convert_nothing_as_in_triton() -> None:
+    x, out = np.array([1.75, -2.5, 3e9, 0.5], np.float32), np.zeros(4, np.float32)
+    annotated[(1,)](x, out)
+    np.testing.assert_array_equal(out, x + 300)
+
+
+@pytest.mark.usefixtures("either")
+def test_what_a_function_returns_stays_a_literal_unless_it_may_return_another_one() -> None:
+    """As in Triton from 3.7 on; before, every number that was returned became a scalar with a type."""
+    types_of_returned[(1,)](np.zeros(4, np.int8), np.zeros(4, np.float16))
+
+
+@pytest.mark.usefixtures("either")
+def test_numbers_among_which_run_time_chooses_have_types() -> None:
+    types_of_choices[(1,)](np.zeros(4, np.int8), np.zeros(4, np.float16), 5)
 
 
 @triton.jit

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...frontend.assignment import typed
-from ...ir.types import Scalar
-from ...language.arithmetic import as_tensor, cast_to
+from ...frontend.merging import TERNARY, as_leaf, common_tile, same_constant
+from ...language.arithmetic import as_tensor
 from ...language.compile_time import constexpr_type
-from ...language.constexpr import constexpr
+from ...language.constexpr import constexpr, unwrap
 from ...language.context import current
 from ...language.tensor import tensor
 from ...language.typed import Typed, TypedFloat, TypedInt
@@ -72,17 +72,50 @@ def known(value: object) -> object:
 
 def assigned(value: object, plain: tuple[int, ...] = ()) -> object:
     """What a name holds to which a kernel assigns ``value``: numbers get types, but for the items ``plain``."""
-    if not isinstance(value, tuple):
+    value = unwrap(value)
+    if not isinstance(value, tuple | list):
         return _named(typed(value))
     items = (item if at in plain else assigned(item) for at, item in enumerate(value))
-    return tuple.__new__(type(value), items)
+    return tuple.__new__(type(value), items) if isinstance(value, tuple) else list(items)
 
 
 def annotated(value: object, annotation: object) -> object:
-    """The same of ``name: annotation = value``: of the type that is there, or constexpr."""
-    if isinstance(annotation, Scalar) and isinstance(value, tensor | bool | int | float):
-        return cast_to(as_tensor(value), annotation)
-    return value if annotation is constexpr else assigned(value)
+    """The same of ``name: annotation = value``: all annotations but constexpr say nothing, as in Triton."""
+    return known(unwrap(value)) if annotation is constexpr else assigned(value)
+
+
+#: Stands for what a kernel does not evaluate.
+UNREAD = "joined.unread"
+
+
+def chosen(condition: object, taken: object, other: object) -> object:
+    """A conditional expression, of whose sides ``taken`` is evaluated, and ``other`` where that does no more than
+    compute (UNREAD elsewhere). Where the condition has its value at run time the two meet, as they do compiled.
+
+    Raises:
+        TypeMismatch: they have types that do not meet.
+    """
+    if not isinstance(condition, tensor):
+        return taken
+    value, beside = typed(unwrap(taken)), typed(unwrap(other))
+    if isinstance(value, tuple) and isinstance(beside, tuple) and len(value) == len(beside):
+        return tuple.__new__(type(value), [chosen(condition, *sides) for sides in zip(value, beside, strict=True)])
+    if not all(isinstance(side, tensor | int | float) for side in (value, beside)) or same_constant(value, beside):
+        return assigned(value)
+    return as_leaf(value, common_tile(TERNARY, value, beside))
+
+
+def noted(asked: list[object], condition: object) -> object:
+    """A condition of a function, which is kept in ``asked`` if it has its value at run time."""
+    if isinstance(condition, tensor):
+        asked.append(condition)
+    return condition
+
+
+def returned(asked: list[object], value: object, plain: tuple[int, ...]) -> object:
+    """What a function returns that may return something else, too: numbers have types where run time decides, but for
+    the items ``plain``."""
+    return assigned(value, plain) if asked else value
 
 
 def _named(value: object) -> object:

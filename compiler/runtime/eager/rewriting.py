@@ -1,14 +1,16 @@
 """What kernels that run as Python are rewritten to where Python means something else than compiled kernels do.
 
 ``and`` and ``or`` are those of the language (language/truth.py), which give a boolean of two tensors, and ``not`` of
-tiles is elementwise. Python would ask a tile for one truth value: ``x and y`` calls :func:`_joined`. And numbers that
-are assigned to names get types (:mod:`.numbers`). Functions that have either are compiled anew from their text.
+tiles is elementwise. Python would ask a tile for one truth value: ``x and y`` calls :func:`_joined`. And numbers get
+types that are assigned to names, or among which run time chooses (:mod:`.numbers`). Functions that have such things are
+compiled anew from their text.
 Everything else, names, lines and closures among it, stays as it was.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,12 +22,14 @@ from ...language.tensor import tensor
 from ...language.truth import decides, joined
 from ...language.typed import Typed
 from ...python_text import PythonText, text_of
+from ...source import returns
 from ...syntax import module_tree
-from .numbers import annotated, assigned
+from .numbers import UNREAD, annotated, assigned, chosen, noted, returned
 
-#: Names with a dot are nobody else's in a kernel. The last one is of what stands for an operand that is not evaluated.
-_JOINED, _SETTLED, _NEGATED, _UNREAD = "joined.tiles", "joined.settled", "joined.negated", "joined.unread"
-_ASSIGNED, _ANNOTATED = "number.assigned", "number.annotated"
+#: Names with a dot are nobody else's in a kernel.
+_JOINED, _SETTLED, _NEGATED, _UNREAD = "joined.tiles", "joined.settled", "joined.negated", UNREAD
+_ASSIGNED, _ANNOTATED, _CHOSEN = "number.assigned", "number.annotated", "number.chosen"
+_NOTED, _RETURNED, _ASKED, _AT_RUN_TIME = "returned.noted", "returned.value", "returned.asked", "is.tensor"
 
 
 def _is_tile(value: object) -> TypeGuard[tensor]:
@@ -39,7 +43,7 @@ def _settled(value: object, by: bool, effects: bool) -> bool:
 
 
 def _joined(first: object, second: object, by: bool) -> object:
-    if second is not _UNREAD:
+    if second is not UNREAD:
         return joined(first, second, by)
     return as_condition(first) if isinstance(first, tensor) else bool(first) if isinstance(first, Typed) else first
 
@@ -48,14 +52,22 @@ def _negated(value: object) -> object:
     return logical_not(value) if _is_tile(value) else not value
 
 
+def _at_run_time(condition: object) -> bool:
+    return isinstance(condition, tensor)
+
+
 #: What the code of :func:`rewritten` needs among its globals.
 HELPERS: dict[str, object] = {
     _JOINED: _joined,
     _SETTLED: _settled,
     _NEGATED: _negated,
-    _UNREAD: _UNREAD,
+    _UNREAD: UNREAD,
     _ASSIGNED: assigned,
     _ANNOTATED: annotated,
+    _CHOSEN: chosen,
+    _NOTED: noted,
+    _RETURNED: returned,
+    _AT_RUN_TIME: _at_run_time,
 }
 
 
@@ -66,7 +78,11 @@ class _Rewriting(ast.NodeTransformer):
     """``x and y`` becomes ``joined(held := x, unread if settled(held, False, effects) else y, False)``, so do chains of
     comparisons, and ``n = x`` becomes ``n = assigned(x)``."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self.chooses = _chooses(function)
+        #: Of what a function returns, the items that need no types (see source/returns.py): beside what it returns
+        #: behind it, and beside all that it returns.
+        self._plain = _plain(function)
         self.held = 0
         self.changed = False
         #: Names that were declared to be constexpr and have no value yet, as in frontend/frame.py.
@@ -80,7 +96,7 @@ class _Rewriting(ast.NodeTransformer):
             case [ast.Tuple(elts=parts) | ast.List(elts=parts)]:
                 plain = [at for at, part in enumerate(parts) if isinstance(part, ast.Name) and self._takes(part.id)]
                 self.changed = True
-                node.value = _call(_ASSIGNED, node.value, ast.Tuple([ast.Constant(at) for at in plain], ast.Load()))
+                node.value = _call(_ASSIGNED, node.value, _numbers(plain))
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
@@ -161,6 +177,44 @@ class _Rewriting(ast.NodeTransformer):
         self.held += 1
         return ast.copy_location(_call(_NEGATED, node.operand), node)
 
+    def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+        """``a if c else b`` becomes ``chosen(held := c, a if held else b, b if held else a)``, the last of which is
+        evaluated with a condition of run time alone, and only where it does no more than compute."""
+        computes = not any(map(_has_effects, (node.body, node.orelse)))
+        sides = copy.deepcopy((node.orelse, node.body))
+        self.generic_visit(node)
+        held, again = self._hold(node.test)
+        unread = ast.Name(_UNREAD, ast.Load())
+        other: ast.expr = unread
+        if computes:
+            turned = ast.IfExp(again, *map(self.visit, sides))
+            other = ast.IfExp(_call(_AT_RUN_TIME, again), turned, unread)
+        return ast.copy_location(_call(_CHOSEN, held, ast.IfExp(again, node.body, node.orelse), other), node)
+
+    def visit_If(self, node: ast.If) -> ast.stmt:
+        return self._noting(node)
+
+    def visit_While(self, node: ast.While) -> ast.stmt:
+        return self._noting(node)
+
+    def _noting(self, node: ast.If | ast.While) -> ast.stmt:
+        self.generic_visit(node)
+        if self.chooses:
+            node.test = _call(_NOTED, ast.Name(_ASKED, ast.Load()), node.test)
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        self.generic_visit(node)
+        if node.value is None:
+            return node
+        later, elsewhere = self._plain[node]
+        if later is not None:
+            self.changed = True
+            node.value = _call(_ASSIGNED, node.value, _numbers(later))
+        elif self.chooses and elsewhere is not None:
+            node.value = _call(_RETURNED, ast.Name(_ASKED, ast.Load()), node.value, _numbers(elsewhere))
+        return node
+
     def visit_ListComp(self, node: ast.ListComp) -> ast.ListComp:
         return node  # in whose iterables nothing can be assigned
 
@@ -168,9 +222,32 @@ class _Rewriting(ast.NodeTransformer):
         return node
 
 
+def _chooses(node: ast.FunctionDef) -> bool:
+    """Whether a function returns literals, and not always the same."""
+    values = returns.returned(node)
+    literal = not any(isinstance(part, ast.Name) for value in values for part in ast.walk(value))
+    return literal and len(set(map(ast.unparse, values))) > 1
+
+
+def _plain(function: ast.FunctionDef) -> dict[ast.Return, tuple[tuple[int, ...] | None, tuple[int, ...] | None]]:
+    every = returns.returned(function)
+    return {
+        node: (
+            returns.alike(node.value, returns.reached_after(function.body, node)),
+            returns.alike(node.value, every),
+        )
+        for node in ast.walk(function)
+        if isinstance(node, ast.Return) and node.value is not None
+    }
+
+
 def _has_effects(node: ast.expr) -> bool:
     """Whether the evaluation may do more than compute: read memory, bind a name, or fail."""
     return any(isinstance(part, ast.Call | ast.Subscript | ast.NamedExpr) for part in ast.walk(node))
+
+
+def _numbers(numbers: Sequence[int]) -> ast.expr:
+    return ast.Tuple([ast.Constant(number) for number in numbers], ast.Load())
 
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
@@ -192,15 +269,18 @@ def _rewritten(code: CodeType, text: PythonText) -> CodeType:
         module = module_tree(textwrap.dedent("".join(text.lines)))
     except SyntaxError:
         return code
-    rewriting = _Rewriting()
     node = module.body[0]
     if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
         return code
     _place(module, text)
     node.decorator_list = []
+    rewriting = _Rewriting(node)
     node.body = [rewriting.visit(statement) for statement in node.body]
-    if not (rewriting.held or rewriting.changed):
+    if not (rewriting.held or rewriting.changed or rewriting.chooses):
         return code
+    if rewriting.chooses:
+        none_yet = ast.Assign([ast.Name(_ASKED, ast.Store())], ast.List([], ast.Load()))
+        node.body.insert(0, ast.copy_location(none_yet, node.body[0]))
     if code.co_freevars:  # they are free again as what a function around it binds
         module = module_tree(f"def around({', '.join(code.co_freevars)}): pass")
         cast(ast.FunctionDef, module.body[0]).body = [node]
