@@ -33,10 +33,10 @@ def dot(
     """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 or more are a batch of such products.
 
     The result has the type of ``acc``. Without ``acc`` f16 and 8-bit floats, which may be of two types, accumulate in
-    ``out_dtype`` (float32, or float16), f32 and bf16 in f32, f64 in f64, integers in i32. ``input_precision`` matters
-    for f32 operands: "tf32" (default, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or "ieee", which are also taken for
-    "bf16x3" and "bf16x6"; ``allow_tf32=False`` means "ieee". ``max_num_imprecise_acc``, at most K for 8-bit floats, has
-    no effect.
+    ``out_dtype`` (float32, or float16), f32 and bf16 in f32, f64 in f64, integers, which have 8 bits, in i32.
+    ``input_precision`` matters for f32 operands: "tf32" (default, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or
+    "ieee", which are also taken for "bf16x3" and "bf16x6"; ``allow_tf32=False`` means "ieee".
+    ``max_num_imprecise_acc``, at most K for 8-bit floats, has no effect.
 
     Raises TypeMismatch: ranks, shapes or element types of the operands that do not fit, or an accumulator of another
     shape or of a type that cannot hold such products.
@@ -89,6 +89,12 @@ def _check_operands(input: object, other: object) -> None:
     a, b = cast(tensor, input), cast(tensor, other)
     if len(a.shape) != len(b.shape) or a.shape[:-2] != b.shape[:-2]:
         raise TypeMismatch(f"tl.dot of {a.value.type} and {b.value.type}: ranks or batches differ")
+    for x in (a, b):
+        if x.value.type.is_integer and x.value.type.scalar.bits != 8:
+            raise TypeMismatch(
+                f"tl.dot of {a.value.type} and {b.value.type}: integers are of 8 bits in products",
+                hint="cast operands to tl.int8 where they fit, or to a float; tl.sum(a * b, axis) sums integers",
+            )
 
 
 def _check_imprecision(input: tensor, limit: int | None) -> None:

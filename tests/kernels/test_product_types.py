@@ -8,6 +8,7 @@ import pytest
 
 import deuteron as triton
 import deuteron.language as tl
+from deuteron.compiler.errors import TypeMismatch
 
 
 @triton.jit
@@ -78,3 +79,25 @@ def test_several_products_of_bf16_are_as_precise_as_they_are(launch, normal, pre
     got = launch(product, (1,), a, b, np.zeros((32, 32), np.float32), N=32, PRECISION=precision)[2]
     size = np.abs(a).astype(np.float64) @ np.abs(b)
     assert (np.abs(got - a.astype(np.float64) @ b) <= tolerance * size).all()
+
+
+@triton.jit
+def squared(a_ptr, o_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = i[:, None] * N + i[None, :]
+    a = tl.load(a_ptr + at)
+    tl.store(o_ptr + at, tl.dot(a, a))
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_integers_have_8_bits_in_products_as_in_triton(dtype) -> None:
+    """Products of int64 wrapped at 2^31."""
+    with pytest.raises(TypeMismatch, match="integers are of 8 bits in products"):
+        squared[(1,)](np.ones((16, 16), dtype), np.zeros((16, 16), np.int32), N=16)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_products_of_bytes_are_those_of_int32(launch, dtype) -> None:
+    a = np.full((32, 32), 127, dtype)
+    got = launch(squared, (1,), a, np.zeros((32, 32), np.int32), N=32)[1]
+    np.testing.assert_array_equal(got, 32 * 127**2)

@@ -75,6 +75,9 @@ def narrow(e: Emitter, x: Typed, elem: Scalar, rounding: str = "rtne") -> Typed:
         return toward_zero(e, x, half, "i16") if rounding == "rtz" else half
     if elem == BF16:
         return _narrow_bf16(e, x, rounding)
+    if elem == F8E5M2 and rounding == "rtz":  # the upper byte of an f16
+        half = e.cast("bitcast", narrow(e, x, F16, rounding), "i16")
+        return e.cast("trunc", e.binary("lshr", half, constant(half.type, 8)), "i8")
     if elem in FORMATS:
         code = _narrow_f8(e, x, FORMATS[elem])
         return _f8_toward_zero(e, x, code, elem) if rounding == "rtz" else code

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from ...ir.types import F32, Element, Pointer, Scalar
+from ...ir.types import F8E5M2, F32, Element, Pointer, Scalar
 from ...tile.formats import FORMATS, IntegerLimits, integer_limits
 
 Array = NDArray[Any]
@@ -44,7 +44,8 @@ def widened(x: Array, scalar: Scalar) -> Array:
 
 
 def rounded(x: Array, scalar: Scalar, *, to_zero: bool = False) -> Array:
-    """The f32 or f64 array ``x`` as the float type ``scalar``: nearest with ties to even, or towards zero."""
+    """The f32 or f64 array ``x`` as the float type ``scalar``: nearest with ties to even, or towards zero. That way
+    f8e5m2, which is the upper byte of f16 then, has infinities."""
     dtype = dtype_of(scalar)
     if x.dtype == dtype or scalar.bits == 64:
         return np.asarray(x.astype(dtype))
@@ -58,10 +59,10 @@ def rounded(x: Array, scalar: Scalar, *, to_zero: bool = False) -> Array:
         units = np.ldexp(x, -last)
         kept = np.ldexp(np.trunc(units) if to_zero else np.rint(units), last)
         kept = np.where(np.isfinite(x), kept, x)
-        if saturates:
-            kept = np.clip(kept, -largest, largest)
-        elif to_zero:
+        if to_zero and (not saturates or scalar == F8E5M2):
             kept = np.where(np.isinf(x), x, np.clip(kept, -largest, largest))
+        elif saturates:
+            kept = np.clip(kept, -largest, largest)
         else:
             kept = np.where(np.abs(kept) > largest, np.copysign(np.inf, kept), kept)
         return np.asarray(kept.astype(dtype))

@@ -84,6 +84,9 @@ def _float_to_integer(state: Lowering, x: str, source: Scalar, to: Scalar) -> st
 def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, rounding: str) -> str:
     if source in _EIGHT_BIT:
         return convert(state, _widen_eight_bit(state, x, source), F16, to)
+    if to == F8E5M2 and rounding == "rtz":  # the upper byte of an f16
+        half = state.text.op(f"bitcast half {convert(state, x, source, F16, rounding)} to i16")
+        return state.text.op(f"trunc i16 {state.text.op(f'lshr i16 {half}, 8')} to i8")
     if to in _EIGHT_BIT:
         wide = _double_to_odd(state, x) if source == F64 else convert(state, x, source, F32)
         pair = state.machine.narrow_to_eight_bit(state, wide, state.constant(F32, 0.0), to)

@@ -132,7 +132,8 @@ def _finite(name: str) -> tuple[Array, Array]:
 
 
 def rounded(x: Array, name: str, to_zero: bool = False) -> Array:
-    """Numbers (exact in long double) as a float type, rounded once; 8-bit formats saturate."""
+    """Numbers (exact in long double) as a float type, rounded once; 8-bit formats saturate, but for infinities that go
+    to f8e5m2 towards zero: Triton takes the upper byte of what cvt.rz.f16.f32 gives."""
     wide = np.asarray(x, np.longdouble)
     dtype = NUMPY[name]
     if name in ("f32", "f64"):
@@ -151,7 +152,7 @@ def rounded(x: Array, name: str, to_zero: bool = False) -> Array:
     half_step = (values[-1] - values[-2]) / 2
     if to_zero or width(name) == 8:
         made = np.where(np.abs(wide) > largest, np.copysign(largest, wide), made)
-        if width(name) > 8:
+        if width(name) > 8 or (to_zero and name == "f8e5m2"):
             made = np.where(np.isinf(wide), wide, made)
     else:
         beyond = np.abs(wide) >= largest + half_step

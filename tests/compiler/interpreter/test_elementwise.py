@@ -294,6 +294,7 @@ def test_casts_of_floats_to_integers_truncate(apply):
         ("f8e4m3", "rtne", [1 + 2**-4, 1 + 3 * 2**-4, 460, 1e9, -np.inf, np.nan, 2**-10],
          [1, 1.25, 448, 448, -448, np.nan, 0]),
         ("f8e5m2", "rtne", [1 + 2**-3, 1 + 3 * 2**-3, 60000, np.inf, 2**-16], [1, 1.5, 57344, 57344, 2**-16]),
+        ("f8e5m2", "rtz", [1.9, -1.9, 1e9, np.inf, -np.inf, np.nan], [1.75, -1.75, 57344, np.inf, -np.inf, np.nan]),
     ],
 )  # fmt: skip
 def test_narrowing_casts_of_floats(apply, to, rounding, x, expected):
