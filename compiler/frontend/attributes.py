@@ -9,6 +9,7 @@ from ..language import arithmetic
 from ..language.aggregate import AggregateType
 from ..language.builtin import builtin
 from ..language.compile_time import type_of
+from ..language.members import OPERATORS
 from ..language.named import field_names, is_named_tuple
 from ..language.structure import Membered
 from ..language.tensor import tensor
@@ -35,7 +36,7 @@ def read_attribute(value: object, name: str) -> object:
     if isinstance(value, AggregateType):
         return value.function(name)
     if isinstance(value, tensor):
-        if not name.startswith("_") and hasattr(tensor, name):
+        if name in OPERATORS or (not name.startswith("_") and hasattr(tensor, name)):
             return getattr(value, name)
         known = [n for n in dir(tensor) if not n.startswith("_")]
         raise UnknownName(f"a tensor has no attribute {name!r}", hint=suggest(name, known))

@@ -161,16 +161,16 @@ def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
 
 
 @builtin
-def cast(x: Operand, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False) -> tensor:
-    """``x`` converted to ``dtype``; ``bitcast`` reinterprets the bits instead.
+def cast(input: Operand, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False) -> tensor:
+    """``input`` converted to ``dtype``; ``bitcast`` reinterprets the bits instead.
 
-    The shape stays. Floats become integers by truncation (out of range: undefined), integers wrap, int1 is x != 0.
-    ``fp_downcast_rounding`` is "rtne" (default) or "rtz", for a cast to a narrower float, or to the type that ``x``
-    has, which rounds nothing. Raises TypeMismatch for another use of it, and for a bitcast between types of different
+    The shape stays. Floats become integers by truncation (out of range: undefined), integers wrap, int1 is input != 0.
+    ``fp_downcast_rounding`` is "rtne" (default) or "rtz", for a cast to a narrower float, or to the type that is
+    there, which rounds nothing. Raises TypeMismatch for another use of it, and for a bitcast between types of different
     widths.
     """
     type = dtype if isinstance(dtype, Pointer) else scalar_type(dtype)
-    x = as_tensor(x)
+    x = as_tensor(input)
     if x.dtype == type:
         return x
     if bitcast:

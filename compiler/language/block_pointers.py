@@ -27,7 +27,7 @@ class BlockPointer(Structure):
     order: tuple[int, ...]
 
     kind = "a block pointer"
-    members = ("advance", "dtype", "type")
+    members = ("advance", "dtype", "store", "type")
 
     @property
     def dtype(self) -> Pointer:
@@ -66,6 +66,18 @@ class BlockPointer(Structure):
     def advance(self, offsets: object) -> BlockPointer:
         """The block ``offsets`` elements further along each dimension; this one stays where it is."""
         return _advanced(self, offsets)
+
+    @builtin
+    def store(
+        self,
+        value: Operand,
+        *,
+        boundary_check: object = (),
+        cache_modifier: str | None = "",
+        eviction_policy: str | None = "",
+    ) -> None:
+        """``tl.store`` of ``value`` to the block."""
+        store_block(self, value, boundary_check, cache_modifier or "", eviction_policy or "")
 
     def __str__(self) -> str:
         return f"block pointer<{'x'.join(map(str, self.block_shape))}x{self.dtype.pointee.code}>"

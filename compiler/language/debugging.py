@@ -22,20 +22,20 @@ def static_print(*values: object, sep: str = " ", end: str = "\n", **ignored: ob
 
 
 @builtin
-def static_assert(condition: object, message: object = "") -> None:
-    """Raise CompileTimeAssertionFailure with ``message`` unless ``condition`` is true.
+def static_assert(cond: object, msg: object = "") -> None:
+    """Raise CompileTimeAssertionFailure with ``msg`` unless ``cond`` is true.
 
     Raises TypeMismatch for a tensor: the condition must be known at compile time.
     """
-    if isinstance(condition, tensor):
+    if isinstance(cond, tensor):
         raise TypeMismatch("static_assert needs a condition known at compile time", hint="use tl.device_assert")
-    if not condition:
-        raise CompileTimeAssertionFailure(str(message) or "static assertion failed")
+    if not cond:
+        raise CompileTimeAssertionFailure(str(msg) or "static assertion failed")
 
 
 @builtin
-def device_print(prefix: str, *values: Operand, hex: bool = False) -> None:
-    """Print from the running kernel: program id, element index, ``prefix`` and each value.
+def device_print(prefix: str, *args: Operand, hex: bool = False) -> None:
+    """Print from the running kernel: program id, element index, ``prefix`` and each of ``args``.
 
     A tile has a line for each element. A number, and a ``prefix`` without values, has one for the program, and on a GPU
     one for each of its threads, as in Triton.
@@ -43,7 +43,7 @@ def device_print(prefix: str, *values: Operand, hex: bool = False) -> None:
     """
     if not isinstance(prefix, str):
         raise TypeMismatch("the first argument of device_print must be a string")
-    held = tuple(_shown(as_tensor(v)).value for v in values)
+    held = tuple(_shown(as_tensor(v)).value for v in args)
     if held:  # every target puts ": " before a value
         prefix = prefix.rstrip().removesuffix(":")
     current().builder.emit(debug.Print(held, prefix, hex))
@@ -54,17 +54,17 @@ def _shown(x: tensor) -> tensor:
 
 
 @builtin
-def device_assert(condition: Operand, message: str = "", mask: Operand | None = None) -> None:
+def device_assert(cond: Operand, msg: str = "", mask: Operand | None = None) -> None:
     """Stop the kernel unless every element (where ``mask``) is true. Active only when debug is set.
 
-    ``condition`` and ``mask`` are int1, or numbers that mean x != 0.
+    ``cond`` and ``mask`` are int1, or numbers that mean x != 0.
     """
     if not current().debug:
         return
-    holds = as_condition(condition)
+    holds = as_condition(cond)
     if mask is not None:
         holds = holds | ~as_condition(mask)
-    current().builder.emit(debug.Assert(holds.value, str(message)))
+    current().builder.emit(debug.Assert(holds.value, str(msg)))
 
 
 @builtin
@@ -75,13 +75,13 @@ def expect_zero(x: tensor, mask: Operand) -> tensor:
 
 
 @builtin
-def assume(condition: Operand) -> None:
+def assume(cond: Operand) -> None:
     """Promise the compiler that a scalar condition holds; where it does not, results are undefined.
 
     A Python number is ignored. Raises TypeMismatch for a tile.
     """
-    if isinstance(condition, tensor):
-        current().builder.emit(debug.Assume(as_condition(condition).value))
+    if isinstance(cond, tensor):
+        current().builder.emit(debug.Assume(as_condition(cond).value))
 
 
 def _promise(x: Operand, **facts: object) -> tensor:
@@ -90,27 +90,27 @@ def _promise(x: Operand, **facts: object) -> tensor:
 
 
 @builtin
-def multiple_of(x: Operand, values: int | Sequence[int]) -> tensor:
-    """``x``, whose first element of every contiguous run is a multiple of ``values`` per dimension.
+def multiple_of(input: Operand, values: int | Sequence[int]) -> tensor:
+    """``input``, whose first element of every contiguous run is a multiple of ``values`` per dimension.
 
     One value per dimension (one for a scalar), else TypeMismatch. A promise that is not kept makes accesses wrong.
     """
-    return _promise(x, divisibility=values)
+    return _promise(input, divisibility=values)
 
 
 @builtin
-def max_contiguous(x: Operand, values: int | Sequence[int]) -> tensor:
-    """``x``, which holds runs of ``values`` consecutive integers per dimension.
+def max_contiguous(input: Operand, values: int | Sequence[int]) -> tensor:
+    """``input``, which holds runs of ``values`` consecutive integers per dimension.
 
     One value per dimension (one for a scalar), else TypeMismatch. A promise that is not kept makes accesses wrong.
     """
-    return _promise(x, contiguity=values)
+    return _promise(input, contiguity=values)
 
 
 @builtin
-def max_constancy(x: Operand, values: int | Sequence[int]) -> tensor:
-    """``x``, which holds runs of ``values`` equal elements per dimension.
+def max_constancy(input: Operand, values: int | Sequence[int]) -> tensor:
+    """``input``, which holds runs of ``values`` equal elements per dimension.
 
     One value per dimension (one for a scalar), else TypeMismatch. A promise that is not kept makes accesses wrong.
     """
-    return _promise(x, constancy=values)
+    return _promise(input, constancy=values)

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 from . import arithmetic, maths, memory, reductions, shapes, sorting, standard
-from .builtin import builtin
+from .builtin import builtin, is_builtin, operator
 from .context import current
 from .inline import LibraryFunction
 from .tensor import Operand, tensor
 
 
 def _reflected(function: Callable[..., tensor]) -> Callable[[tensor, Operand], tensor]:
-    return lambda self, other: function(arithmetic.operand(other), self)
+    return operator(lambda self, other: function(arithmetic.operand(other), self))
 
 
 def _operator(function: Callable[..., tensor]) -> Callable[[tensor, Operand], tensor]:
-    return lambda self, other: function(self, arithmetic.operand(other))
+    return operator(lambda self, other: function(self, arithmetic.operand(other)))
 
 
 def _comparison(predicate: str) -> Callable[[tensor, Any], tensor]:
-    return lambda self, other: arithmetic.compare(self, arithmetic.operand(other), predicate)
+    return operator(lambda self, other: arithmetic.compare(self, arithmetic.operand(other), predicate))
 
 
 def _library_method(function: LibraryFunction) -> Callable[..., tensor]:
@@ -55,7 +55,7 @@ class Members:
     __pos__ = arithmetic.as_tensor
     __neg__ = arithmetic.negate
     __invert__ = arithmetic.invert
-    __getitem__ = shapes.index
+    __getitem__ = operator(shapes.index)
 
     to = cast = arithmetic.cast
     logical_and = arithmetic.logical_and
@@ -95,6 +95,7 @@ class Members:
     max = reductions.max
     min = reductions.min
     reduce = reductions.reduce
+    reduce_or = reductions.reduce_or
     sum = reductions.sum
     xor_sum = reductions.xor_sum
     flip = sorting.flip
@@ -108,8 +109,14 @@ class Members:
     atomic_or = memory.atomic_or
     atomic_xchg = memory.atomic_xchg
     atomic_xor = memory.atomic_xor
+    store = memory.store
+    cdiv = standard.cdiv
     sigmoid = _library_method(standard.sigmoid)
     softmax = _library_method(standard.softmax)
+
+
+#: Methods behind operators, which kernels may call by name, too.
+OPERATORS = frozenset(name for name, member in vars(Members).items() if name.startswith("__") and is_builtin(member))
 
 
 def attach(cls: type[tensor]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import TypeMismatch
-from ..ir.types import I1, I32, Pointer, Tile
+from ..ir.types import I1, I32, I64, U64, Pointer, Tile
 from ..printable import shown
 from ..tile import elementwise as ew
 from ..tile import movement, program
@@ -13,8 +13,9 @@ from ..tile import shape as sh
 from .arithmetic import as_tensor, broadcast_all, broadcast_to_shape, cast_to, constant, is_pointer
 from .builtin import builtin
 from .constexpr import unwrap
-from .promotion import scalar_type
+from .promotion import fits, scalar_type
 from .tensor import Operand, emit, emit_all, tensor
+from .typed import Typed
 
 Shape = Sequence[int]
 
@@ -75,14 +76,20 @@ def arange(start: int, end: int) -> tensor:
 def full(shape: Shape, value: Operand, dtype: object) -> tensor:
     """A tile of ``shape`` filled with ``value`` (a number or a scalar tensor) as ``dtype``.
 
-    Raises TypeMismatch: a dimension that is not a power of two, more than 2**20 elements, an integer out of range,
-    a fraction for integers.
+    Integers wrap, 0xFF is -1 as int8, if 64 bits of the same signedness hold them. Raises TypeMismatch: a dimension
+    that is not a power of two, more than 2**20 elements, another integer out of range, a fraction for integers.
     """
     type, dims = scalar_type(dtype), shape_tuple(shape)
     if isinstance(value, tensor):
         return broadcast_to_shape(cast_to(value, type), dims)
-    if isinstance(value, float) and not type.is_float and value.is_integer():
+    if type.is_float or type == I1:
+        return constant(value, type, dims)
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
+    if isinstance(value, Typed):  # a scalar, which is converted
+        return broadcast_to_shape(cast_to(as_tensor(value), type), dims)
+    if isinstance(value, int) and fits(value, I64 if type.is_signed else U64):
+        value = type.wrap(value)
     return constant(value, type, dims)
 
 
@@ -93,47 +100,47 @@ def zeros(shape: Shape, dtype: object) -> tensor:
 
 
 @builtin
-def zeros_like(x: tensor) -> tensor:
-    """Zeros in the shape and type of ``x``."""
-    if isinstance(x.dtype, Pointer):
-        return emit(ew.Constant(0, Tile(x.dtype, x.shape)))
-    return constant(0, x.dtype, x.shape)
+def zeros_like(input: tensor) -> tensor:
+    """Zeros in the shape and type of ``input``."""
+    if isinstance(input.dtype, Pointer):
+        return emit(ew.Constant(0, Tile(input.dtype, input.shape)))
+    return constant(0, input.dtype, input.shape)
 
 
 @builtin
-def expand_dims(x: Operand, axis: int | Sequence[int]) -> tensor:
-    """``x`` with dimensions of size 1 inserted so that they stand at ``axis`` in the result.
+def expand_dims(input: Operand, axis: int | Sequence[int]) -> tensor:
+    """``input`` with dimensions of size 1 inserted so that they stand at ``axis`` in the result.
 
     Negative axes count from the end of the result. Raises TypeMismatch for an axis outside its rank, and for two
     axes that are one.
     """
-    x = as_tensor(x)
+    input = as_tensor(input)
     places = shape_tuple(axis, "axis")
-    rank = len(x.shape) + len(places)
+    rank = len(input.shape) + len(places)
     axes = sorted(_axis(p, rank) for p in places)
     if len(set(axes)) < len(axes):
         raise TypeMismatch(f"duplicate axes, normalized axes = {axes}", hint="each new dimension has its own place")
     for place in axes:
-        x = emit(sh.ExpandDims(x.value, place)) if x.shape else emit(sh.Splat(x.value, (1,)))
-    return x
+        input = emit(sh.ExpandDims(input.value, place)) if input.shape else emit(sh.Splat(input.value, (1,)))
+    return input
 
 
 @builtin
-def broadcast(x: Operand, y: Operand) -> tuple[tensor, ...]:
+def broadcast(input: Operand, other: Operand) -> tuple[tensor, ...]:
     """Both operands in their common shape, each in its own type; raises TypeMismatch where there is none."""
-    return tuple(broadcast_all(as_tensor(x), as_tensor(y)))
+    return tuple(broadcast_all(as_tensor(input), as_tensor(other)))
 
 
 @builtin
-def broadcast_to(x: Operand, *shape: int | Shape) -> tensor:
-    """``x`` repeated up to ``shape`` (ints or one tuple): dimensions of size 1 grow, new ones come in front.
+def broadcast_to(input: Operand, *shape: int | Shape) -> tensor:
+    """``input`` repeated up to ``shape`` (ints or one tuple): dimensions of size 1 grow, new ones come in front.
 
     Raises TypeMismatch where that is impossible.
     """
-    x, wanted = as_tensor(x), _variadic(shape)
-    if len(x.shape) > len(wanted):
-        raise TypeMismatch(f"cannot broadcast {list(x.shape)} to {list(wanted)}")
-    return broadcast_to_shape(x, wanted)
+    input, wanted = as_tensor(input), _variadic(shape)
+    if len(input.shape) > len(wanted):
+        raise TypeMismatch(f"cannot broadcast {list(input.shape)} to {list(wanted)}")
+    return broadcast_to_shape(input, wanted)
 
 
 def _variadic(shape: tuple[int | Shape, ...]) -> tuple[int, ...]:
@@ -143,21 +150,21 @@ def _variadic(shape: tuple[int | Shape, ...]) -> tuple[int, ...]:
 
 
 @builtin
-def reshape(x: tensor, *shape: int | Shape, can_reorder: bool = False) -> tensor:
+def reshape(input: tensor, *shape: int | Shape, can_reorder: bool = False) -> tensor:
     """The same elements in row-major order in another shape (ints or one tuple); a scalar is repeated up to it.
 
     ``can_reorder`` permits any order and is not used. Raises TypeMismatch where the number of elements differs.
     """
     wanted = _variadic(shape)
-    if not x.shape:
-        return broadcast_to_shape(x, wanted)
-    return x if x.shape == wanted else emit(sh.Reshape(x.value, wanted))
+    if not input.shape:
+        return broadcast_to_shape(input, wanted)
+    return input if input.shape == wanted else emit(sh.Reshape(input.value, wanted))
 
 
 @builtin
-def view(x: tensor, *shape: int | Shape) -> tensor:
+def view(input: tensor, *shape: int | Shape) -> tensor:
     """Like reshape, without ``can_reorder``."""
-    return reshape(x, *shape)
+    return reshape(input, *shape)
 
 
 @builtin
@@ -167,35 +174,38 @@ def ravel(x: tensor, can_reorder: bool = False) -> tensor:
 
 
 @builtin
-def permute(x: tensor, *dims: int | Shape) -> tensor:
+def permute(input: tensor, *dims: int | Shape) -> tensor:
     """Result dimension d is operand dimension dims[d]; ``dims`` are ints or one tuple.
 
     Raises TypeMismatch unless they are an order of all dimensions.
     """
-    return emit(sh.Permute(x.value, _variadic(dims)))
+    return emit(sh.Permute(input.value, _variadic(dims)))
 
 
 @builtin
-def trans(x: tensor, *dims: int | Shape) -> tensor:
+def trans(input: tensor, *dims: int | Shape) -> tensor:
     """The transpose: the last two dimensions swapped, or ``dims`` as in permute.
 
     Raises TypeMismatch for a rank below 2 without ``dims``.
     """
     if dims:
-        return permute(x, *dims)
-    rank = len(x.shape)
+        return permute(input, *dims)
+    rank = len(input.shape)
     if rank < 2:
-        raise TypeMismatch(f"trans needs rank 2 or more, got {x.value.type}")
-    return emit(sh.Permute(x.value, (*range(rank - 2), rank - 1, rank - 2)))
+        raise TypeMismatch(f"trans needs rank 2 or more, got {input.value.type}")
+    return emit(sh.Permute(input.value, (*range(rank - 2), rank - 1, rank - 2)))
 
 
 @builtin
-def join(x: Operand, y: Operand) -> tensor:
-    """A new last dimension of size 2 that holds x and y in their common shape; two scalars give shape [2].
+def join(a: Operand, b: Operand) -> tensor:
+    """A new last dimension of size 2 that holds a and b in their common shape; two scalars give shape [2].
 
-    Raises TypeMismatch where the element types differ or the shapes do not broadcast.
+    Of a signed and an unsigned type of one width that of ``a`` is taken. Raises TypeMismatch where the element types
+    differ otherwise, or the shapes do not broadcast.
     """
-    a, b = broadcast_all(as_tensor(x), as_tensor(y))
+    a, b = broadcast_all(as_tensor(a), as_tensor(b))
+    if all(x.value.type.is_integer for x in (a, b)) and a.value.type.scalar.bits == b.value.type.scalar.bits:
+        b = cast_to(b, a.dtype)
     if a.dtype != b.dtype:
         raise TypeMismatch(f"join needs one element type, got {a.dtype.code} and {b.dtype.code}")
     if not a.shape:
@@ -205,38 +215,38 @@ def join(x: Operand, y: Operand) -> tensor:
 
 
 @builtin
-def split(x: tensor) -> tuple[tensor, ...]:
+def split(a: tensor) -> tuple[tensor, ...]:
     """The two halves of the last dimension, which has size 2 and disappears; shape [2] gives two scalars.
 
     The inverse of join. Raises TypeMismatch for another size.
     """
-    if x.shape == (2,):
-        halves = emit_all(sh.Split(emit(sh.Reshape(x.value, (1, 2))).value))
+    if a.shape == (2,):
+        halves = emit_all(sh.Split(emit(sh.Reshape(a.value, (1, 2))).value))
         return tuple(unsplat(h) for h in halves)
-    return emit_all(sh.Split(x.value))
+    return emit_all(sh.Split(a.value))
 
 
 @builtin
-def interleave(x: Operand, y: Operand) -> tensor:
-    """The elements of x and y in turn along the last dimension, which doubles; raises TypeMismatch as join does."""
-    both = join(x, y)
+def interleave(a: Operand, b: Operand) -> tensor:
+    """The elements of a and b in turn along the last dimension, which doubles; raises TypeMismatch as join does."""
+    both = join(a, b)
     if len(both.shape) == 1:
         return both
     return reshape(both, (*both.shape[:-2], both.shape[-2] * 2))
 
 
 @builtin
-def cat(x: tensor, y: tensor, can_reorder: bool = False, dim: int = 0) -> tensor:
-    """x followed by y along ``dim``, which doubles; ``can_reorder`` is accepted and not used.
+def cat(input: tensor, other: tensor, can_reorder: bool = False, dim: int = 0) -> tensor:
+    """``input`` followed by ``other`` along ``dim``, which doubles; ``can_reorder`` is accepted and not used.
 
     Raises TypeMismatch where shapes or element types differ.
     """
-    if x.shape != y.shape:
-        raise TypeMismatch(f"cat needs one shape, got {list(x.shape)} and {list(y.shape)}")
-    rank, axis = len(x.shape), _axis(dim, len(x.shape))
-    both = join(x, y)
+    if input.shape != other.shape:
+        raise TypeMismatch(f"cat needs one shape, got {list(input.shape)} and {list(other.shape)}")
+    rank, axis = len(input.shape), _axis(dim, len(input.shape))
+    both = join(input, other)
     order = (*range(axis), rank, *range(axis, rank))
-    shape = (*x.shape[:axis], x.shape[axis] * 2, *x.shape[axis + 1 :])
+    shape = (*input.shape[:axis], input.shape[axis] * 2, *input.shape[axis + 1 :])
     return reshape(permute(both, order), shape)
 
 
