@@ -245,7 +245,7 @@ def minimum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> t
     """The smaller operand elementwise, in the common type and shape; bf16 becomes f32.
 
     Numbers count as tensors of float32 or int32 (or wider, where those are too narrow), so f16 and 0.0 give f32. Of
-    NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
+    0.0 and -0.0 that is -0.0, of NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
     """
     return _extremum(ew.Min, x, y, propagate_nan)
 
@@ -255,7 +255,7 @@ def maximum(x: Operand, y: Operand, propagate_nan: str = PropagateNan.NONE) -> t
     """The larger operand elementwise, in the common type and shape; bf16 becomes f32.
 
     Numbers count as tensors of float32 or int32 (or wider, where those are too narrow), so f16 and 0.0 give f32. Of
-    NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
+    0.0 and -0.0 that is 0.0, of NaN and a number the number; with ``propagate_nan=tl.PropagateNan.ALL`` NaN.
     """
     return _extremum(ew.Max, x, y, propagate_nan)
 

@@ -268,13 +268,15 @@ class Shr(IntegerBinary, mnemonic="shr"):
 
 
 class Min(Binary, mnemonic="min"):
-    """Smaller operand. NaN: ``propagate_nan`` gives NaN, else the other operand (IEEE minNum)."""
+    """Smaller operand, of two zeros -0.0. NaN: ``propagate_nan`` gives NaN, else the other operand (IEEE 754-2019's
+    minimum and minimumNumber, as on GPUs). Reductions take either zero."""
 
     propagate_nan: bool = False
 
 
 class Max(Binary, mnemonic="max"):
-    """Larger operand. NaN: ``propagate_nan`` gives NaN, else the other operand (IEEE maxNum)."""
+    """Larger operand, of two zeros +0.0. NaN: ``propagate_nan`` gives NaN, else the other operand (IEEE 754-2019's
+    maximum and maximumNumber, as on GPUs). Reductions take either zero."""
 
     propagate_nan: bool = False
 

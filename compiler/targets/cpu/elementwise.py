@@ -155,11 +155,12 @@ def mul_high(e: Emitter, op: Op, x: Typed, y: Typed) -> Typed:
 
 
 @rules(ops.Min, ops.Max)
-def extremum(e: Emitter, op: ops.Min | ops.Max, x: Typed, y: Typed) -> Typed:
-    """Floats as IEEE 754-2019 minimum and maximum if NaN shall propagate, else minNum and maxNum of 2008."""
+def extremum(e: Emitter, op: ops.Min | ops.Max, x: Typed, y: Typed, *, tells_zeros: bool = True) -> Typed:
+    """Floats as IEEE 754-2019 minimum and maximum if NaN shall propagate, else minimumNumber and maximumNumber; unless
+    ``tells_zeros`` either zero will do, which takes half of the instructions."""
     elem, word = _scalar(op), op.mnemonic
     if elem.is_float:
-        name = f"{word}imum" if op.propagate_nan else f"{word}num"
+        name = f"{word}imum" if op.propagate_nan else f"{word}imumnum" if tells_zeros else f"{word}num"
         return _in_float(e, elem, lambda a, b: e.intrinsic(name, a, b), x, y)
     if elem.bits == 1:
         return e.binary("and" if word == "min" else "or", x, y)

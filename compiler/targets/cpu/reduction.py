@@ -50,6 +50,9 @@ def combine(low: CpuLowering, region: Block, args: Sequence[Typed]) -> list[Type
         operands = [look_up(v) for v in op.operands]
         if any(o.lanes for o in operands):
             operands = [o if o.lanes else low.e.splat(o, lanes) for o in operands]
+        if isinstance(op, ops.Min | ops.Max):  # in no order, so that nobody knows which of two zeros comes first
+            env[op.results[0]] = elementwise.extremum(low.e, op, *operands, tells_zeros=False)
+            continue
         env[op.results[0]] = elementwise.rules.find(op)(low.e, op, *operands)
     made = [look_up(v) for v in yielded]
     return [m if m.lanes == lanes else low.e.splat(m, lanes) for m in made]

@@ -62,7 +62,7 @@ BINARY: dict[type[Op], Callable[[Array, Array], Array]] = {
     e.Shr: np.right_shift,
 }
 
-#: By operation and ``propagate_nan``.
+#: By operation and ``propagate_nan``; of two zeros any.
 EXTREMES: dict[tuple[type[Op], bool], Callable[[Array, Array], Array]] = {
     (e.Min, False): np.fmin,
     (e.Min, True): np.minimum,
@@ -160,7 +160,11 @@ def extreme(op: e.Min | e.Max, program: Program) -> Sequence[Array]:
     scalar = op.lhs.type.scalar
     lhs, rhs = (_computable(program.get(v), scalar) for v in (op.lhs, op.rhs))
     with np.errstate(all="ignore"):
-        return (_fit(function(lhs, rhs), scalar),)
+        made = function(lhs, rhs)
+        if scalar.is_float:  # of two zeros -0.0 is the smaller one
+            sign = -1 if isinstance(op, e.Min) else 1
+            made = np.where((lhs == 0) & (rhs == 0), sign * (sign * lhs + sign * rhs), made)
+        return (_fit(made, scalar),)
 
 
 @evaluates(e.Compare)

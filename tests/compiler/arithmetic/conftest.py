@@ -309,14 +309,14 @@ def in_memory(x: Array) -> Array:
     return x.astype(np.int8) if x.dtype == np.bool_ else x
 
 
-def differing(found: Array, wanted: Array, zeros_alike: bool, steps: int) -> Array:
-    """Where two arrays of one type differ: any NaN equals any other, -0 is not 0 unless ``zeros_alike``. f32 may be
+def differing(found: Array, wanted: Array, steps: int) -> Array:
+    """Where two arrays of one type differ: any NaN equals any other, -0 is not 0. f32 may be
     ``steps`` representable numbers apart.
     """
     if wanted.dtype == np.bool_ or wanted.dtype.kind in "iu":
         return found != wanted.astype(found.dtype)
     a, b = found.astype(np.float64), wanted.astype(np.float64)
-    same = (a == b) & (zeros_alike | (np.signbit(a) == np.signbit(b)))
+    same = (a == b) & (np.signbit(a) == np.signbit(b))
     if steps:
         codes = [np.abs(v).view(np.uint32).astype(np.int64) for v in (found, wanted)]
         same |= (np.abs(codes[0] - codes[1]) <= steps) & (np.signbit(a) == np.signbit(b))
@@ -339,7 +339,6 @@ class Case:
         wanted: Array,
         type: str,
         where: Array | None = None,
-        zeros_alike: bool = False,
         steps: int = 0,
     ) -> None:
         """``wanted``: one number for all elements, or each. ``where``: the elements that are defined. ``steps``: as
@@ -349,7 +348,7 @@ class Case:
         self.lines.append(f"made{number} = {expression}")
         self.lines.append(f"tl.static_assert(made{number}.dtype == tl.{SPELLED[type]}, made{number}.dtype)")
         self.lines.append(f"r{number} = tl.broadcast_to(made{number}, [{self.size}])")
-        self.wanted.append((expression, np.broadcast_to(wanted, self.size), type, where, zeros_alike, steps))
+        self.wanted.append((expression, np.broadcast_to(wanted, self.size), type, where, steps))
 
     def run(self, run: Callable[..., None]) -> list[str]:
         """Every expression that came out otherwise, with an example."""
@@ -358,8 +357,8 @@ class Case:
         outs = [in_memory(np.zeros(self.size, NUMPY[type])) for type in types]
         run(function, (1,), [*(a.copy() for a in self.arrays), *outs])
         wrong = []
-        for found, (expression, wanted, type, where, zeros_alike, steps) in zip(outs, self.wanted, strict=True):
-            bad = differing(found, in_memory(wanted), zeros_alike, steps)
+        for found, (expression, wanted, type, where, steps) in zip(outs, self.wanted, strict=True):
+            bad = differing(found, in_memory(wanted), steps)
             bad &= True if where is None else where
             if bad.any():
                 i = int(np.argmax(bad))

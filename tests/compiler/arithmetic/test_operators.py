@@ -83,15 +83,22 @@ def add_choices(reference, case, x, a, y, b):
 
 
 def add_extrema(reference, case, x, a, y, b, shown):
-    """minimum and maximum of ``x`` and what is written ``shown``; numbers count as tensors, and bf16 as f32."""
+    """minimum and maximum of ``x`` and what is written ``shown``; numbers count as tensors, and bf16 as f32. As in PTX
+    -0.0 is below 0.0."""
     met = reference.meeting(*("f32" if type == "bf16" else type for type in (a, b)), "<")
     u, v = reference.converted(x, a, met), reference.converted(y, b, met)
     wide = (lambda z: z.astype(np.float64)) if reference.is_float(met) else (lambda z: z)
-    for name, plain, strict in (("minimum", np.fmin, np.minimum), ("maximum", np.fmax, np.maximum)):
-        case.expect(f"tl.{name}(x, {shown})", plain(wide(u), wide(v)).astype(u.dtype), met, zeros_alike=True)
+    zeros = (wide(u) == 0) & (wide(v) == 0)
+    below = np.where(np.signbit(wide(u)), u, v), np.where(np.signbit(wide(u)), v, u)
+    for name, plain, strict, zero in (
+        ("minimum", np.fmin, np.minimum, below[0]),
+        ("maximum", np.fmax, np.maximum, below[1]),
+    ):
+        found = np.where(zeros, zero, plain(wide(u), wide(v)).astype(u.dtype))
+        case.expect(f"tl.{name}(x, {shown})", found, met)
         if reference.is_float(met):
-            all_nan = f"tl.{name}(x, {shown}, propagate_nan=tl.PropagateNan.ALL)"
-            case.expect(all_nan, strict(wide(u), wide(v)).astype(u.dtype), met, zeros_alike=True)
+            found = np.where(zeros, zero, strict(wide(u), wide(v)).astype(u.dtype))
+            case.expect(f"tl.{name}(x, {shown}, propagate_nan=tl.PropagateNan.ALL)", found, met)
 
 
 def test_numerals(reference, run_on_target, quotient_steps, left, request):
