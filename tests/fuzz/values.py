@@ -93,7 +93,7 @@ def check(seed: int, targets: tuple[str, ...] = tiles.TARGETS) -> list[sweep.Mis
             continue
         for (value, _, _), have, want in zip(p.stored, got, wanted, strict=True):
             with np.errstate(all="ignore"):
-                bad = np.flatnonzero(rules.differing(have, want, zeros_alike=False, steps=0))
+                bad = np.flatnonzero(rules.differing(have, want, steps=0))
             if len(bad):
                 what = f"WRONG {value.name}, {value.kind}: {have[bad[0]]!r} instead of {want[bad[0]]!r}"
                 found.append(sweep.Mismatch(seed, target, f"{what} in {bad[:5].tolist()}"))

@@ -310,8 +310,8 @@ def in_memory(x: Array) -> Array:
 
 
 def differing(found: Array, wanted: Array, steps: int) -> Array:
-    """Where two arrays of one type differ: any NaN equals any other, -0 is not 0. f32 may be
-    ``steps`` representable numbers apart.
+    """Where two arrays of one type differ: any NaN equals any other, -0 is not 0. f32 may be ``steps`` representable
+    numbers apart.
     """
     if wanted.dtype == np.bool_ or wanted.dtype.kind in "iu":
         return found != wanted.astype(found.dtype)
