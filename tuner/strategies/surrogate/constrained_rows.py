@@ -29,19 +29,31 @@ class ConstrainedRows:
 
     def hold(self, rows: Levels) -> NDArray[np.bool_]:
         """Of which rows the constraints are true."""
+        found = self._may_hold(rows)
+        left = np.flatnonzero(found)
+        found[left] = [self._is_valid(key, row) for key, row in zip(keys(rows[left]), rows[left], strict=True)]
+        return found
+
+    def random(self, tried: int, count: int, most: int, rng: np.random.Generator) -> tuple[list[Levels], int]:
+        """Up to ``count`` of those of ``tried`` random rows of the product of which the constraints are true; and how
+        many were judged for that, ``most`` at most."""
+        rows = self.grid.random(tried, rng)
+        left = rows[self._may_hold(rows)][:most]
+        found: list[Levels] = []
+        for judged, (key, row) in enumerate(zip(keys(left), left, strict=True)):
+            if len(found) == count:
+                return found, judged
+            if self._is_valid(key, row):
+                found.append(row)
+        return found, len(left)
+
+    def _may_hold(self, rows: Levels) -> NDArray[np.bool_]:
         found = np.ones(len(rows), bool)
         for conditions in self._at:
             for condition in conditions:
                 left = np.flatnonzero(found)
                 found[left] = condition.may_hold(rows[left])
-        left = np.flatnonzero(found)
-        found[left] = [self._is_valid(key, row) for key, row in zip(keys(rows[left]), rows[left], strict=True)]
         return found
-
-    def random(self, tried: int, rng: np.random.Generator) -> Levels:
-        """Those of ``tried`` random rows of the product of which the constraints are true."""
-        rows = self.grid.random(tried, rng)
-        return rows[self.hold(rows)]
 
     def all(self, most: int) -> Levels | None:
         """All rows; None where NumPy leaves more than ``most``, or they cannot be found among :data:`LISTING`."""

@@ -21,6 +21,8 @@ REPEATS = 10_000
 #: Rows of a product that are tried at a time; for the new ones of a draw, and for its first ones; and how many of these
 #: have to be found for the product to be drawn from.
 BATCH, TRIED, TRIED_FIRST, LEAST_FOUND = 25_000, 50_000, 1_000_000, 50
+#: Rows of them that are judged one by one, for some tens of microseconds each: more where NumPy strikes out few.
+JUDGED = 20_000
 
 
 class Domain(ABC):
@@ -168,15 +170,14 @@ class FilteredDomain(Domain):
         if self._walk is not None:
             return stacked(itertools.islice(self._walk, count), width)
         found: list[Levels] = []
-        have = tried = 0
-        while have < count and tried < most:
-            rows = self._constrained.random(BATCH, rng)
-            found.append(rows)
-            have, tried = have + len(rows), tried + BATCH
-        if most == TRIED_FIRST and have < min(count, LEAST_FOUND):
-            found.append(stacked(itertools.islice(self._walking(), count - have), width))
-        new: Levels = np.concatenate(found)[:count]
-        return new
+        tried = judged = 0
+        while len(found) < count and tried < most and judged < JUDGED:
+            rows, more = self._constrained.random(BATCH, count - len(found), JUDGED - judged, rng)
+            found += rows
+            tried, judged = tried + BATCH, judged + more
+        if most == TRIED_FIRST and len(found) < min(count, LEAST_FOUND):
+            found += itertools.islice(self._walking(), count - len(found))
+        return stacked(found, width)
 
     def _walking(self) -> Iterator[Levels]:
         if self._walk is None:
