@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from deuteron.compiler.syntax import expression_tree
+
 from ...codec import Scalar
 from ...enumeration import Conjunct
 from .encoding import Grid, Levels
@@ -66,7 +68,7 @@ class RowCondition:
     """A constraint over columns of rows. Where it cannot be taken apart, everything may hold."""
 
     def __init__(self, conjunct: Conjunct, grid: Grid, constants: Mapping[str, Scalar]) -> None:
-        self._tree = ast.parse(conjunct.expression.text, mode="eval").body
+        self._tree = expression_tree(conjunct.expression.text).body
         self._conjunct, self._constants = conjunct, constants
         names = [parameter.name for parameter in grid.parameters]
         self._places = {name: names.index(name) for name in conjunct.expression.names if name in names}
