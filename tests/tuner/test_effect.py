@@ -39,8 +39,8 @@ def in_every_order(codes: Codes) -> set[bool]:
         ({2: "short", 3: "long", 5: "short", 6: "short"}, "the second does"),
         ({2: "short", 3: "long", 5: "long", 6: None}, "the last does not compile"),
         ({2: "a", 3.5: "b", 10: "b", 11: "b"}, "numbers are not in the order of their texts"),
-        ({False: "plain", True: "persistent", None: "plain"}, "None stands for one of the others"),
-        ({False: "plain", True: "persistent", None: "persistent"}, "None stands for the other one"),
+        ({False: "plain", True: "persistent", "auto": "plain"}, "a text stands for one of the others"),
+        ({False: "plain", True: "persistent", "auto": "persistent"}, "a text stands for the other one"),
         ({4: "b", "none": "a", "some": "b", "wide": "b"}, "there are numbers and texts"),
     ],
 )
@@ -48,7 +48,7 @@ def test_an_effect_is_seen(codes: Codes, why: str) -> None:
     assert in_every_order(codes) == {False}, why
 
 
-@pytest.mark.parametrize("choices", [(2, 3, 5, 6), (False, True, None), ("x", "y", 1, 2.5), (True, "1", 2)])
+@pytest.mark.parametrize("choices", [(2, 3, 5, 6), (False, True, "auto"), ("x", "y", 1, 2.5), (True, "1", 2)])
 def test_what_changes_nothing_is_idle(choices: tuple[Scalar, ...]) -> None:
     codes = dict.fromkeys(choices, "same")
     assert in_every_order(codes) == {True}
