@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..counting import counted
 from ..errors import TypeMismatch
 from ..ir.types import (
     BF16,
@@ -330,13 +331,25 @@ def bit_xor(x: Operand, y: Operand) -> tensor:
     return emit(ew.Xor(a.value, b.value))
 
 
+def _warn_of_width(x: Operand, y: Operand) -> None:
+    """As Triton does, of a number of bits that is known while compiling: one of a name is a scalar, as there."""
+    if not isinstance(x, tensor) or not isinstance(y, int) or isinstance(y, Typed):
+        return
+    kind = scalar_type(x.dtype)
+    if not kind.is_float and y >= kind.bits:
+        warn(
+            f"a shift by {y} of {kind}, which has {counted(kind.bits, 'bit')}, is undefined: convert to a wider type first"
+        )
+
+
 @builtin
 def shift_left(x: Operand, y: Operand) -> tensor:
-    """x << y in the common integer type; amounts at or above its width are undefined.
+    """x << y in the common integer type; amounts at or above the width of x are undefined, and warned of if known.
 
     Raises TypeMismatch for floats.
     """
     a, b = _integer_pair(x, y, "<<")
+    _warn_of_width(x, y)
     return emit(ew.Shl(a.value, b.value))
 
 
@@ -347,6 +360,7 @@ def shift_right(x: Operand, y: Operand) -> tensor:
     Raises TypeMismatch for floats.
     """
     a, b = _integer_pair(x, y, ">>")
+    _warn_of_width(x, y)
     common = scalar_type(a.dtype)
     if scalar_of(x).is_signed and not common.is_signed:
         # An unsigned y made the common type unsigned; the sign of x decides all the same.

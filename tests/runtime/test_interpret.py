@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import os
 import subprocess
 import sys
@@ -233,3 +234,31 @@ def test_errors_beside_logical_operators_name_their_line() -> None:
         wrong_line[(1,)](np.zeros(4, np.int32))
     assert caught.value.location is not None
     assert caught.value.location.line == inspect.getsourcelines(wrong_line.fn)[1] + 4
+
+
+@deuteron.jit
+def shifted(x, y, n, BITS: tl.constexpr):
+    i = tl.arange(0, 16)
+    a = tl.load(x + i)
+    named = 8
+    tl.store(y + i, (a << n) + (a >> named) + (1 << a) + (a << 7) + (a.to(tl.uint16) >> 15))
+    tl.store(y + i, a >> BITS)
+    a <<= 9
+    tl.store(y + i, a)
+
+
+@pytest.mark.parametrize("way", ["interpreted", "cpu", "cuda:90a"])
+def test_shifts_by_known_numbers_of_the_width_or_more_give_a_warning(way: str) -> None:
+    """As in Triton: where fp8 weights are unpacked as if `uint8 & 0x80` had 32 bits, the result is 0."""
+    x, y = np.arange(16, dtype=np.uint8), np.zeros(16, np.uint8)
+    with pytest.warns(UserWarning) as given, knobs.interpret.scope(way == "interpreted"):
+        if way == "cuda:90a":
+            types = {"x": "*u8", "y": "*u8", "n": "i32"}
+            deuteron.compile(shifted, types, {"BITS": 8}, way, stop_after="tile")
+        else:
+            shifted[(1,)](x, y, 9, BITS=8)
+    assert [(str(one.message).split(",")[0], linecache.getline(one.filename, one.lineno).strip()) for one in given] == [
+        ("a shift by 8 of uint8", "tl.store(y + i, a >> BITS)"),
+        ("a shift by 9 of uint8", "a <<= 9"),
+    ]
+    assert not y.any()
