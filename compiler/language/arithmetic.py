@@ -337,9 +337,8 @@ def _warn_of_width(x: Operand, y: Operand) -> None:
         return
     kind = scalar_type(x.dtype)
     if not kind.is_float and y >= kind.bits:
-        warn(
-            f"a shift by {y} of {kind}, which has {counted(kind.bits, 'bit')}, is undefined: convert to a wider type first"
-        )
+        width = counted(kind.bits, "bit")
+        warn(f"a shift by {y} of {kind}, which has {width}, is undefined: convert to a wider type first")
 
 
 @builtin
