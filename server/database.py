@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from deuteron.compiler.extras import require_extras
@@ -24,6 +25,7 @@ logger = logging.getLogger("deuteron.server")
 _POOL_SIZE = 10
 _POOL_OVERFLOW = 30
 _BUSY_TIMEOUT_MS = 15_000
+_POSTGRES_READ_ONLY = "25006"
 # When an end of a connection to PostgreSQL takes the other for dead: silent for _IDLE_S, it is asked, and says nothing
 # _COUNT times; or nobody acknowledges what was sent for _UNACKNOWLEDGED_MS. Else that takes hours, for which a machine
 # that lost its power keeps the lock of who dispatches, and those of jobs.
@@ -52,6 +54,24 @@ class DatabaseLost(OperationalError):
 
     def __init__(self) -> None:
         super().__init__(None, None, Exception(self.message))
+
+
+class DatabaseReadOnly(OperationalError):
+    """The database answers and takes no writes: a replica, as a primary becomes by a failover, or a file on a file
+    system that was taken for reading alone."""
+
+    message = "the database is read-only"
+    hint = "name the server that takes writes (target_session_attrs=read-write finds it), or make the file writable"
+
+    def __init__(self) -> None:
+        super().__init__(None, None, Exception(self.message))
+
+
+def _is_read_only(error: BaseException | None) -> bool:
+    """What SQLite and PostgreSQL say of a write that they do not take."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
+    return getattr(error, "sqlstate", None) == _POSTGRES_READ_ONLY
 
 
 def parse_url(url: str) -> URL:
@@ -196,10 +216,16 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that commits when the block ends and rolls back when it raises. Raises
-        :class:`DatabaseLost`."""
+        :class:`DatabaseLost` and :class:`DatabaseReadOnly`."""
         self._refuse_lost()
-        with self._writer.connect() as connection, connection.begin():
-            yield connection
+        try:
+            with self._writer.connect() as connection, connection.begin():
+                yield connection
+        except DBAPIError as error:
+            if not _is_read_only(error.orig):
+                raise
+            self.engine.dispose()  # the next connections may be to the server that is the primary now
+            raise DatabaseReadOnly from error
 
     def is_lost(self) -> bool:
         """Whether the file of a SQLite database is not the one that was opened first: see :class:`DatabaseLost`. It may

@@ -18,7 +18,7 @@ from starlette.routing import Match
 from deuteron.compiler.errors import CompilationError, DeuteronError
 from deuteron.tuner.errors import Fault, WorkloadError
 
-from .database import DatabaseLost
+from .database import DatabaseLost, DatabaseReadOnly
 from .files import is_full
 from .store import Conflict, InvalidToken, JobIsFinal, JobIsTaken, NotFound, WorkerIsDraining
 
@@ -227,6 +227,11 @@ async def _on_database(request: Request, error: Exception) -> JSONResponse:
         return await _on_system(request, error)
     if isinstance(error, DatabaseLost):  # which the log has
         return problem_response(503, "database-lost", error.message, hint=error.hint)
+    if isinstance(error, DatabaseReadOnly):
+        logger.error("%s; %s", error.message, error.hint)
+        return problem_response(
+            503, "database-read-only", error.message, hint=error.hint, headers={"Retry-After": "10"}
+        )
     logger.error("the database did not answer: %s", error)
     return problem_response(
         503,

@@ -192,7 +192,9 @@ def explained(address: str) -> Iterator[None]:
             hint="`deuteron db current` prints the newest revision",
         ) from None
     except OSError as error:
-        raise CommandError(f"{shown(address)}: {error.strerror or error}", hint="name a folder that exists") from None
+        raise CommandError(
+            f"{shown(address)}: {error.strerror or error}", hint="name a folder that exists, and can be written"
+        ) from None
     except DBAPIError as error:
         raise CommandError(
             f"{shown(address)}: {error.orig}", hint="does the database exist, and does it answer?"

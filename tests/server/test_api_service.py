@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -242,6 +243,34 @@ def test_a_full_disk_under_postgresql(
     monkeypatch.setattr("deuteron.server.store.jobs.Jobs.page", away)
     answer = client.get("/v1/jobs")
     assert (answer.status_code, answer.json()["type"]) == (503, f"urn:deuteron:problem:{kind}")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_a_database_that_takes_no_writes_is_503(
+    settings: Settings, open_client: OpenClient, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """A primary that became a replica was a defect of the service, which nobody is told to come again for."""
+    url = str(request.getfixturevalue(f"{kind}_url"))
+    client = open_client(replace(settings, database_url=url), raise_errors=False)
+    engine = client.app.state.context.store.database.engine  # type: ignore[attr-defined]
+    only_reads = "PRAGMA query_only = on" if kind == "sqlite" else "SET default_transaction_read_only = on"
+
+    def close_for_writing(connection: Any, _entry: object) -> None:
+        connection.cursor().execute(only_reads)
+        if kind == "postgres":
+            connection.commit()
+
+    engine.dispose()
+    event.listen(engine, "connect", close_for_writing)
+    for _ in range(2):
+        answer = client.post("/v1/kernels", json={"name": "add_kernel", "text": KERNEL})
+        assert (answer.status_code, answer.json()["type"]) == (503, "urn:deuteron:problem:database-read-only")
+        assert answer.headers["retry-after"] == "10"
+        assert client.get("/v1/jobs").status_code == 200
+    event.remove(engine, "connect", close_for_writing)
+    # As after the other server became the primary: connections are made anew, where one that reads was still there.
+    sent = [client.post("/v1/kernels", json={"name": "add_kernel", "text": KERNEL}) for _ in range(2)]
+    assert sent[-1].status_code == 201
 
 
 def test_a_database_that_is_away_is_503(
