@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import TypeMismatch
-from ..ir.types import F32, I32, I64, U8, U32, U64, Scalar
+from ..ir.types import F16, F32, I32, I64, U8, U32, U64, Scalar
 from ..tile import elementwise as ew
 from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, promote_bf16, where
 from .builtin import builtin
@@ -237,7 +237,11 @@ def umulhi(x: Operand, y: Operand) -> tensor:
 
 def _extremum(op: type[ew.Min] | type[ew.Max], x: Operand, y: Operand, nan: str) -> tensor:
     a, b = meet(*(promote_bf16(as_tensor(operand)) for operand in (x, y)))
-    return emit(op(a.value, b.value, nan == PropagateNan.ALL))
+    type = a.value.type.scalar
+    if type.is_float and type.bits == 8:  # f16 holds all of them, and infinities come back towards zero
+        a, b = cast_to(a, F16), cast_to(b, F16)
+    made = emit(op(a.value, b.value, nan == PropagateNan.ALL))
+    return cast_to(made, type, "rtz") if made.dtype != type else made
 
 
 @builtin

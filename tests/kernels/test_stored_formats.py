@@ -207,3 +207,26 @@ def magnitudes(x, out, N: tl.constexpr):
 def test_magnitudes_of_eight_bit_floats(launch, dtype):
     got = launch(magnitudes, (1,), ALL.view(dtype), np.zeros(256, dtype), N=256)[1]
     np.testing.assert_array_equal(got.view(np.uint8), ALL & 0x7F)
+
+
+@triton.jit
+def extrema_of_bytes(x_ptr, y_ptr, least_ptr, most_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x, y = tl.load(x_ptr + i), tl.load(y_ptr + i)
+    tl.store(least_ptr + i, tl.minimum(x, y))
+    tl.store(most_ptr + i, tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL))
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_extrema_of_8_bit_floats_are_operands(launch, dtype) -> None:
+    """The larger of two infinities was 57344, what they become where f32 is rounded to float8e5."""
+    x = np.array([np.inf, -np.inf, 1, 0.0, -0.0, 57344, 448, 2**-6], np.float32).astype(dtype)
+    y = np.array([np.inf, 1, -np.inf, -0.0, 0.0, np.inf, 0, 3], np.float32).astype(dtype)
+    least, most = launch(extrema_of_bytes, (1,), x, y, np.zeros(8, dtype), np.zeros(8, dtype), N=8)[2:]
+    wide = [v.astype(np.float32) for v in (x, y)]
+    zeros = (wide[0] == 0) & (wide[1] == 0)
+    for got, plain, zero in ((least, np.fmin, -0.0), (most, np.maximum, 0.0)):
+        expected = np.where(zeros, np.float32(zero), plain(*wide)).astype(dtype)
+        numbers = expected == expected
+        np.testing.assert_array_equal(got[numbers].view(np.uint8), expected[numbers].view(np.uint8))
+        assert np.isnan(got[~numbers].astype(np.float32)).all()
