@@ -18,13 +18,13 @@ class Handover:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._current: Reporter | None = None
-        self._stopping = False
+        self._stopping = threading.Event()
 
     @contextmanager
     def of(self, reporter: Reporter) -> Iterator[None]:
         """The block measures. A job that was claimed when the process was stopping already goes back at once."""
         with self._lock:
-            self._current, stopping = reporter, self._stopping
+            self._current, stopping = reporter, self._stopping.is_set()
         if stopping:
             reporter.give_back(_PATIENCE_S)
         try:
@@ -33,9 +33,14 @@ class Handover:
             with self._lock:
                 self._current = None
 
+    def wait(self, seconds: float) -> None:
+        """Return after so long, or when the process stops."""
+        self._stopping.wait(seconds)
+
     def stop(self) -> None:
         """Give the job back, if there is one, and every one that comes."""
         with self._lock:
-            self._stopping, current = True, self._current
+            self._stopping.set()
+            current = self._current
         if current is not None:
             current.give_back(_PATIENCE_S)

@@ -39,6 +39,9 @@ from .spool import KEPT_S, Spool, is_unwanted, leftovers, set_aside
 logger = logging.getLogger("deuteron.worker")
 
 _CLAIM_PATIENCE_S = 60.0
+# Answers to a token that has expired, was revoked or lacks the scope. The worker is free for the next job, which is
+# refused as well: without a pause dozens a second come and go.
+_NOT_LET_IN, _NOT_LET_IN_S = (401, 403), 15.0
 _DRAIN_PATIENCE_S = 600.0
 _UPLOAD_PAUSE_S = 1.0
 _ASK_AGAIN_S = 60.0
@@ -155,8 +158,13 @@ def measure(bench: Bench, job_id: str, ticket: str, handover: Handover) -> str:
             try:
                 assignment = link.claim(job_id, claim_id, bench.worker_name, patience_s=_CLAIM_PATIENCE_S)
             except ServiceError as error:
-                return f"refused: {error.message}"
-            return _run_claimed(bench, link, job_id, claim_id, assignment, handover)
+                refusal = error
+            else:
+                return _run_claimed(bench, link, job_id, claim_id, assignment, handover)
+        if refusal.status in _NOT_LET_IN:
+            logger.error("this worker measures nothing until its token is let in: %s", refusal.message)
+            handover.wait(_NOT_LET_IN_S)
+        return f"refused: {refusal.message}"
     finally:
         link.close()
 

@@ -481,6 +481,29 @@ def test_a_refused_worker_keeps_what_it_measured(tmp_path: Path, status: int, st
     assert spool.path.exists() is stays
 
 
+@pytest.mark.parametrize(("status", "waits"), [(401, True), (403, True), (409, False)])
+def test_a_worker_that_is_not_let_in_takes_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, waits: bool
+) -> None:
+    """Its token has expired: the scheduler gave it the same job 25 times a second. One that stops waits no longer."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ServiceError("the token has expired", status=status, problem={})
+
+    monkeypatch.setattr(Link, "claim", refuse)
+    monkeypatch.setattr(run_module, "_NOT_LET_IN_S", 60.0)
+    handover = Handover()
+    bench = Bench("http://127.0.0.1:1", "", "cpu", tmp_path, "x:y", tmp_path)
+    outcomes: list[str] = []
+    thread = threading.Thread(target=lambda: outcomes.append(run_module.measure(bench, "job", "ticket", handover)))
+    thread.start()
+    thread.join(5 if not waits else 1)
+    assert thread.is_alive() is waits
+    handover.stop()
+    thread.join(30)
+    assert outcomes and outcomes[0].startswith("refused")
+
+
 def test_what_is_of_another_service_is_kept_for_a_while(service: Any) -> None:
     """Workers of two services on one host have one home; the other one's job was dropped with its trials."""
     context, _ = service
