@@ -22,11 +22,11 @@ from deuteron.tuner.workloads.tolerance import Expected, tolerance_for
 pytestmark = pytest.mark.gpu
 
 
-def tune(spec: JobSpec, folder: Path) -> tuple[list[Trial], float]:
+def tune(spec: JobSpec, folder: Path, *, checked: bool = True) -> tuple[list[Trial], float]:
     events: list[TuneEvent] = []
     result = tune_locally(spec, emit=events.append, folder=folder)
     (record,) = result.records
-    assert record.checked and record.device.kind == "cuda"
+    assert record.checked == checked and record.device.kind == "cuda"
     return [e.trial for e in events if isinstance(e, TrialFinished)], record.speedup.median
 
 
@@ -156,6 +156,7 @@ workload = {
 def test_what_writes_outside_its_tensors_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "outside.py").write_text(OUTSIDE)
     workload = resolve_workload(f"{tmp_path / 'outside.py'}:kernel")
-    trials, _ = tune(JobSpec(workload, ({"n": 100_000},), ("f32",), "cuda:0", Budget(6)), tmp_path / "out")
+    spec = JobSpec(workload, ({"n": 100_000},), ("f32",), "cuda:0", Budget(6))
+    trials, _ = tune(spec, tmp_path / "out", checked=False)  # nobody else confirms the default
     said = {t.config["MORE"]: t.error for t in trials if t.phase == "screen"}
     assert said == {0: None, 1: "wrote 4 bytes behind 'y_ptr'"}
