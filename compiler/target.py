@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from .errors import TargetError
+from .hardware import REGISTER_FILE
 
 KIB = 1024
-#: Of every target: threads of a CTA, 32-bit registers of a thread, and those of a multiprocessor, all of which one
-#: CTA may have (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
-MOST_THREADS = 1024
-MOST_REGISTERS = 255
-REGISTER_FILE = 64 * KIB
 
 
 @dataclass(frozen=True)

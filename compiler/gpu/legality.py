@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..errors import IllegalSchedule
+from ..hardware import MOST_THREADS, REGISTER_FILE, threads_of
 from ..ir.core import Function, Op
 from ..options import Schedule, effective_options
-from ..target import MOST_THREADS, REGISTER_FILE
 from ..tile.assembly import InlineAssembly
 from ..tile.control import Condition, While
 from ..tile.passes.dce import decided_by
@@ -54,7 +54,8 @@ def _ends_by_memory(loop: While, function: Function) -> bool:
 
 def has_room_for(schedule: Schedule, warps: int) -> bool:
     """Whether a CTA can have ``warps`` warps, of the registers that the schedule asks for."""
-    return 32 * warps <= MOST_THREADS and (schedule.maxnreg or 0) * 32 * warps <= REGISTER_FILE
+    threads = threads_of(warps)
+    return threads <= MOST_THREADS and (schedule.maxnreg or 0) * threads <= REGISTER_FILE
 
 
 def persistent(schedule: Schedule, traits: KernelTraits) -> IllegalSchedule | None:
@@ -78,7 +79,7 @@ def maxnreg(schedule: Schedule, _: KernelTraits) -> IllegalSchedule | None:
     """The assembler takes the number as permission: with more registers than there are no CTA would start."""
     if has_room_for(schedule, schedule.num_warps):
         return None
-    most = REGISTER_FILE // (32 * schedule.num_warps) // 8 * 8
+    most = REGISTER_FILE // threads_of(schedule.num_warps) // 8 * 8
     return IllegalSchedule(
         f"maxnreg = {schedule.maxnreg} is not possible with num_warps = {schedule.num_warps}: a multiprocessor has"
         f" {REGISTER_FILE} registers",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..hardware import WARPS_PER_GROUP, threads_of
 from ..ir.core import Op, Value, uses
-from ..layout.fragments import WARPS_PER_GROUP
 from ..tile.axis import analyze
 from ..tile.control import For
 from ..tile.matmul import Dot
@@ -29,7 +29,7 @@ from .streams.descriptors import Descriptors
 from .streams.edges import align_edges
 from .streams.finder import Finder, products_of
 from .streams.multistage import expand_multistage
-from .streams.roles import GROUP_WARPS, expand_roles
+from .streams.roles import expand_roles
 from .streams.write_back import put_results
 from .work import GpuWork
 
@@ -82,7 +82,7 @@ def find_streams(work: GpuWork) -> None:
 def _find(work: GpuWork) -> None:
     if not _dots(work):
         return
-    bring_rows_early(work.function, 32 * work.schedule.num_warps)
+    bring_rows_early(work.function, threads_of(work.schedule.num_warps))
     facts = analyze(work.function)
     work.descriptors = Descriptors(work.function, facts, work.denied)
     slots = work.schedule.num_stages
@@ -141,7 +141,7 @@ def _specialises(work: GpuWork) -> bool:
     CTA has room for that group."""
     warps = work.schedule.num_warps
     groups = [_of_warp_group(work, dot) for dot in _dots(work)]
-    return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + GROUP_WARPS)
+    return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + WARPS_PER_GROUP)
 
 
 def _resident_ctas(work: GpuWork) -> int:

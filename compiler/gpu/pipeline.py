@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import OutOfResources
+from ..hardware import MOST_THREADS, threads_of
 from ..ir.core import Function
 from ..ir.verify import verify
 from ..launch_recipe import Guard
 from ..options import Schedule
-from ..target import MOST_THREADS, Target
+from ..target import Target
 from ..tile.axis import analyze
 from .agreement import agree_on_control
 from .atomics import find_updates
@@ -43,8 +44,8 @@ Observer = Callable[[str, GpuWork], None]
 
 def ask_together(work: GpuWork) -> None:
     """Loads beside products come where their block begins, stores in loops behind the products that follow them."""
-    begin_loads(work.function, 32 * work.schedule.num_warps)
-    delay_stores(work.function, 32 * work.schedule.num_warps)
+    begin_loads(work.function, threads_of(work.schedule.num_warps))
+    delay_stores(work.function, threads_of(work.schedule.num_warps))
 
 
 def lay_out(work: GpuWork) -> None:
@@ -137,8 +138,9 @@ def lower_to_gpu(
         OutOfResources: an operation needs more shared memory than ``target`` has, or the CTA too many threads.
         UnsupportedOp: an operation has no form on GPUs.
     """
-    if 32 * schedule.num_warps > MOST_THREADS:
-        raise OutOfResources("threads", 32 * schedule.num_warps, MOST_THREADS, hint="use 32 warps or fewer")
+    threads = threads_of(schedule.num_warps)
+    if threads > MOST_THREADS:
+        raise OutOfResources("threads", threads, MOST_THREADS, hint="use 32 warps or fewer")
     require_legal(schedule, function, target.kind)
     schedule = with_room(schedule, function)
     limit, crowded, roomy = MOST_SLOTS, True, True

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..hardware import MOST_REGISTERS, REGISTER_BITS, REGISTER_FILE, WARPS_PER_GROUP, threads_of
 from ..ir.core import Block, Function
 from ..launch_recipe import PROGRAMS, Guard
-from ..layout.fragments import WARPS_PER_GROUP
 from ..options import Schedule
-from ..target import MOST_REGISTERS, REGISTER_FILE, Target
+from ..target import Target
 from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
@@ -60,18 +60,18 @@ def computes_operand(stream: Stream) -> bool:
 
 
 def _ctas(stream: Stream, target: Target, schedule: Schedule) -> int:
-    threads = 32 * schedule.num_warps
+    threads = threads_of(schedule.num_warps)
     dots = [op for op in stream.loop.body.walk() if isinstance(op, Dot)]
     sums = sum(map(_sums, dots))
     registers = min(schedule.maxnreg or REGISTER_FILE, sums // threads + OTHER_REGISTERS)
     shared = stream.slots * sum(group.bytes for group in stream.groups) + target.limits.reserved_bytes
     by_shared = target.limits.shared_bytes // shared
-    return min(by_shared, 32 * target.limits.warps // threads, REGISTER_FILE // (threads * registers))
+    return min(by_shared, threads_of(target.limits.warps) // threads, REGISTER_FILE // (threads * registers))
 
 
 def _sums(dot: Dot) -> int:
     """Registers of all threads that hold the accumulator of ``dot``: one for an element of f16, too, two for f64."""
-    return dot.acc.type.size * max(1, dot.acc.type.elem.bits // 32)
+    return dot.acc.type.size * max(1, dot.acc.type.elem.bits // REGISTER_BITS)
 
 
 def registers_between_products(function: Function, schedule: Schedule) -> int:
@@ -82,7 +82,7 @@ def registers_between_products(function: Function, schedule: Schedule) -> int:
     sums = [sum(map(_sums, dots)) for dots in bodies if len(dots) > TURNED_PRODUCTS]
     if not sums:
         return 0
-    return min(schedule.maxnreg or MOST_REGISTERS, max(sums) // (32 * schedule.num_warps) + OTHER_REGISTERS)
+    return min(schedule.maxnreg or MOST_REGISTERS, max(sums) // threads_of(schedule.num_warps) + OTHER_REGISTERS)
 
 
 def lonely_with_producer(registers: int, schedule: Schedule) -> bool:
@@ -90,7 +90,8 @@ def lonely_with_producer(registers: int, schedule: Schedule) -> bool:
     group whose threads have this many, and work of their own between products, which another CTA's products hide."""
     if not registers or schedule.num_warps != WARPS_PER_GROUP:
         return False
-    alone, followed = (REGISTER_FILE // (32 * warps * registers) for warps in (WARPS_PER_GROUP, WARPS_PER_GROUP + 1))
+    group = WARPS_PER_GROUP
+    alone, followed = (REGISTER_FILE // (threads_of(warps) * registers) for warps in (group, group + 1))
     return alone > followed
 
 
@@ -105,7 +106,7 @@ def slots_for_another_cta(
         return None
     capacity, reserved = target.limits.shared_bytes, target.limits.reserved_bytes
     held = capacity // (total + reserved)
-    if held >= REGISTER_FILE // (32 * schedule.num_warps * registers):
+    if held >= REGISTER_FILE // (threads_of(schedule.num_warps) * registers):
         return None
     surplus = total + reserved - capacity // (held + 1)
     fewer = slots + -surplus // bytes_of_slot
@@ -123,11 +124,11 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
     if chained:
         return False
     warps = schedule.num_warps
-    registers = sums // (32 * warps) + (LEAST_REGISTERS if plain else OTHER_REGISTERS)
+    registers = sums // threads_of(warps) + (LEAST_REGISTERS if plain else OTHER_REGISTERS)
     rings = sum(stream.slots * group.bytes for stream in streams for group in stream.groups)
     return (
         all(dot.a.type.elem.bits > 8 for dot in dots)
-        and 2 * registers * 32 * (warps + 1) <= REGISTER_FILE
+        and 2 * registers * threads_of(warps + 1) <= REGISTER_FILE
         and 2 * (rings + target.limits.reserved_bytes) <= target.limits.shared_bytes
     )
 
@@ -166,7 +167,7 @@ def better_by_two(function: Function, streams: Sequence[Stream], target: Target,
     if not shared_by_two(function, streams, target, schedule):
         return False
     adds = any(isinstance(op, AtomicRMW) and op.value.type.rank == 2 for op in function.walk())
-    few = FEW_ACCUMULATORS * 32 * schedule.num_warps
+    few = FEW_ACCUMULATORS * threads_of(schedule.num_warps)
     return adds or any(
         op.a.type.shape[1] * op.a.type.elem.bytes <= SHORT_DEPTH_BYTES or op.acc.type.size <= few
         for op in function.walk()

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..hardware import MOST_REGISTERS, REGISTER_BITS, threads_of
 from ..ir.core import Function, Value
 from ..ir.types import Scalar, Tile
 from ..options import Schedule
-from ..target import MOST_REGISTERS
 from ..tile.blocks import BlockStore
 from ..tile.control import For
 from ..tile.matmul import Dot
@@ -41,7 +41,7 @@ def with_room(schedule: Schedule, function: Function) -> Schedule:
     batch = max((_bits(value) for value in stored if _is_batch(value)), default=0)
     warps = schedule.num_warps
     while warps < MOST_WARPS:
-        held = 32 * MOST_REGISTERS * 32 * warps
+        held = REGISTER_BITS * MOST_REGISTERS * threads_of(warps)
         if max(bits, batch if warps <= FEW_WARPS else batch // 2) <= held:
             break
         warps *= 2

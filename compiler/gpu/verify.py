@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ..errors import IRError
+from ..hardware import LANES
 from ..ir.core import Function, Op, Value
 from ..ir.verify import verify
 from .layouts.fitting import problem_of
@@ -54,7 +55,7 @@ def _check_value(op: Op, value: Value, warps: int) -> None:
         return
     if layout is None:
         raise IRError(f"{op!r} at {op.location}: {value!r} has no layout")
-    if layout.shape != value.type.shape or layout.lanes != 32 or layout.warps != warps:
+    if layout.shape != value.type.shape or layout.lanes != LANES or layout.warps != warps:
         raise IRError(
             f"{op!r} at {op.location}: the layout of {value!r} is one of {layout.warps} warps for {layout.shape}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..hardware import threads_of
 from ..ir.core import Function
 from ..launch_recipe import Guard, LaunchRecipe
 from ..options import Schedule
@@ -47,7 +48,7 @@ class GpuWork:
     def recipe(self) -> LaunchRecipe:
         """What a launch has to do, as far as it is known."""
         return LaunchRecipe(
-            32 * (self.schedule.num_warps + self.producer_warps),
+            threads_of(self.schedule.num_warps + self.producer_warps),
             self.guards,
             tuple(self.descriptors.maps) if self.streams else (),
             self.persistent,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import cast
 
 from ..errors import UnsupportedSyntax
+from ..hardware import threads_of
 from ..ir.types import I32, I64
 from ..tile.memory import GridWait, LaunchDependents
 from .assembly import inline_asm_elementwise
@@ -59,7 +60,7 @@ def num_warps() -> int:
 @builtin
 def num_threads() -> int:
     """32 times :func:`num_warps`."""
-    return 32 * num_warps()
+    return threads_of(num_warps())
 
 
 def _read(asm: str, constraint: str, dtype: object) -> tensor:

@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..hardware import VECTOR_BYTES
 from .f2 import Echelon, LayoutError, span_of
 from .linear import LinearLayout
 from .shared import SharedLayout
 
+#: Shared memory: its banks, the bytes that each gives at once, and those of all.
 BANKS = 32
 BANK_BYTES = 4
 WAVE_BYTES = BANKS * BANK_BYTES
-MAX_VECTOR_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,7 @@ def build_access(register: Sequence[int], lane: Sequence[int], warp: Sequence[in
         thread_bits |= basis
     vector_log = 0
     while (
-        element_bytes << vector_log < MAX_VECTOR_BYTES
-        and not thread_bits >> vector_log & 1
-        and 1 << vector_log in present
+        element_bytes << vector_log < VECTOR_BYTES and not thread_bits >> vector_log & 1 and 1 << vector_log in present
     ):
         vector_log += 1
     first: dict[int, int] = {}

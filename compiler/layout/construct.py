@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 
+from ..hardware import LANES
 from .f2 import LayoutError, log2_exact
 from .linear import DIMENSIONS, Coordinates, Dimension, LinearLayout, flatten
-
-LANES = 32
 
 
 class Tiling:

@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
+from ..hardware import WARPS_PER_GROUP
 from .construct import Tiling
 from .f2 import LayoutError, log2_exact
 from .linear import Coordinates, LinearLayout, flatten, unflatten
 
+#: Columns of the widest wgmma.
 WGMMA_MAX_N = 256
-WARPS_PER_GROUP = 4
 
 
 def _check(what: str, shape: Coordinates, warps: Coordinates, minimum: tuple[int, int]) -> None:

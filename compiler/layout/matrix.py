@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..hardware import LANE_BITS, VECTOR_BYTES
 from .access import element_bytes_of
 from .f2 import LayoutError, span_of
 from .linear import LinearLayout
 from .shared import SharedLayout
 
-LANE_BITS = 5
-ROW_BYTES = 16
+#: Matrices of one instruction, as bits of their number (PTX ISA, "ldmatrix": x4).
 MATRICES_LOG = 2
 
 
@@ -55,7 +55,7 @@ def plan_matrix_access(layout: LinearLayout, shared: SharedLayout, element_bits:
     if len(lane) != LANE_BITS or element_bytes > 4:
         return None
     packed = (4 // element_bytes).bit_length() - 1
-    row = (ROW_BYTES // element_bytes).bit_length() - 1
+    row = (VECTOR_BYTES // element_bytes).bit_length() - 1
     units = [1 << bit for bit in range(row)]
     if len(register) < packed or len(set(span_of(register))) < 1 << len(register):
         return None

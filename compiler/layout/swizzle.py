@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..hardware import VECTOR_BYTES
 from .access import (
     BANK_BYTES,
-    MAX_VECTOR_BYTES,
     SharedAccess,
     build_access,
     element_bytes_of,
@@ -132,7 +132,7 @@ def _cuts(
 ) -> list[_Cut]:
     """Cuts with wide vectors on the reading or the writing side; the second and shorter ones on conflicts."""
     cuts = []
-    for wide_bytes in (MAX_VECTOR_BYTES, MAX_VECTOR_BYTES // 2, BANK_BYTES, 0):
+    for wide_bytes in (VECTOR_BYTES, VECTOR_BYTES // 2, BANK_BYTES, 0):
         read = _wide_vector(result, source, common, element_bytes, wide_bytes)
         write = _wide_vector(source, result, common, element_bytes, wide_bytes)
         # The side that saves more instructions comes first: without conflicts there is nothing better.
@@ -162,7 +162,7 @@ def _common_vector(source: LinearLayout, result: LinearLayout, element_bytes: in
     mixed = intersection(source.flat_register, result.flat_register)
     chosen: list[int] = []
     for flat in (*plain, *mixed):
-        if element_bytes << len(chosen) < MAX_VECTOR_BYTES and space.add(flat):
+        if element_bytes << len(chosen) < VECTOR_BYTES and space.add(flat):
             chosen.append(flat)
     return chosen
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from deuteron.compiler.target import MOST_REGISTERS
+from deuteron.compiler.hardware import MOST_REGISTERS
 
 from .inferred_space import FoundConstraint
 from .roles import FoundRole

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...hardware import REGISTER_BITS
 from ...ir.core import Block, Effect, Function, Op, Value
 from ...tile.control import For, While
 from ...tile.matmul import Dot
@@ -23,11 +24,10 @@ from ..arrays import Arrays
 from ..ops import VectorLoad, VectorStore, WarpBarrier
 from ..streams.ahead import may_precede
 
-#: Registers of a thread for tiles that have come early.
-MOST_REGISTERS = 48
+#: Registers of a thread, at most, for tiles that have come early, or have not left yet (:mod:`.stores`).
+HELD_REGISTERS = 48
 #: Registers of a thread that a block with products has for these and for what its loop carries.
 ROOM = 152
-_REGISTER_BYTES = 4
 
 
 def begin_loads(function: Function, threads: int) -> None:
@@ -67,13 +67,13 @@ def registers_of(value: Value, threads: int) -> int:
     """Registers of a thread for its part of a tile."""
     if not value.type.rank:
         return 0
-    return -(-value.type.size * value.type.elem.bytes // (threads * _REGISTER_BYTES))
+    return -(-value.type.size * value.type.elem.bytes * 8 // (threads * REGISTER_BITS))
 
 
 def _begin(block: Block, carried: int, arrays: Arrays, threads: int) -> None:
     if not any(isinstance(op, Dot) for op in block.ops):
         return
-    left = min(MOST_REGISTERS, ROOM - carried)
+    left = min(HELD_REGISTERS, ROOM - carried)
     start = 0
     for load in [op for op in block.ops if isinstance(op, Load) and not op.is_awaited and op.result.type.rank]:
         registers = registers_of(load.result, threads)

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...hardware import threads_of
 from ...ir.core import Block, Effect, Function, Op, Value, uses
 from ...ir.types import Tile
 from ...layout import SharedLayout
@@ -81,7 +82,7 @@ def _rotated(
     op: Op, readers: dict[Value, list[Op]], schedule: Schedule, replaced: dict[Value, Value], memory: list[Op]
 ) -> list[Op]:
     late = _find(op, readers) if isinstance(op, For) and not _is_short(op) else None
-    if late is None or late.registers(32 * schedule.num_warps) > _most_registers(late, schedule):
+    if late is None or late.registers(threads_of(schedule.num_warps)) > _most_registers(late, schedule):
         return [op]
     memory += late.memory
     ops = _Rotation(late).run()

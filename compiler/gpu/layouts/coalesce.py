@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ...hardware import VECTOR_BYTES
 from ...ir.core import Value
 from ...ir.types import Tile
 from ...layout import LinearLayout, SharedLayout, coalesced, contiguous_registers
@@ -13,9 +14,7 @@ from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..asynchronous import FetchTile
 from ..ops import VectorUpdate
 
-#: Widest access of one thread in bytes (ld.global.v4.b32).
-VECTOR_BYTES = 16
-#: What the caches move at once.
+#: Bytes that the caches move at once.
 SECTOR_BYTES = 32
 
 MemoryOp = Load | Store | AtomicRMW | AtomicCAS

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...hardware import VECTOR_BYTES
 from ...layout import (
     LayoutError,
     LinearLayout,
@@ -22,10 +23,7 @@ from ...layout import (
     shared_linear,
     shared_swizzled,
 )
-from ...layout.access import element_bytes_of
-
-_CHUNK_BYTES = 16
-_WAVE_BYTES = 128
+from ...layout.access import WAVE_BYTES, element_bytes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +90,11 @@ def _shared_layout(source: LinearLayout, element_bits: int) -> SharedLayout | No
     widest = max((0, 1), key=lambda axis: (contiguous_registers(source, axis), axis))
     size = element_bytes_of(element_bits)
     row_bytes = source.shape[widest] * size
-    if row_bytes < _CHUNK_BYTES:
+    if row_bytes < VECTOR_BYTES:
         return None
-    chunk = _CHUNK_BYTES // size
-    phases = max(1, min(_WAVE_BYTES, row_bytes) // _CHUNK_BYTES)
-    per_phase = max(1, _WAVE_BYTES // row_bytes)
+    chunk = VECTOR_BYTES // size
+    phases = max(1, min(WAVE_BYTES, row_bytes) // VECTOR_BYTES)
+    per_phase = max(1, WAVE_BYTES // row_bytes)
     try:
         return shared_swizzled(
             source.shape,

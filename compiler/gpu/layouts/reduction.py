@@ -6,12 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ...hardware import VECTOR_BYTES
 from ...ir.types import Tile
 from ...layout import LinearLayout, slice_layout
 from ...layout.access import element_bytes_of
-
-#: What a thread reads from shared memory by one instruction.
-READ_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class ReductionPlan:
         sharing: tuple[int, ...] = ()
         each = self.partials
         for bit in self.lane_bits:
-            if each * element_bytes > READ_BYTES:
+            if each * element_bytes > VECTOR_BYTES:
                 sharing += (bit,)
                 each //= 2
         return each, sharing
@@ -80,7 +78,7 @@ def plan_reduction(layout: LinearLayout, axis: int) -> ReductionPlan:
 
 def scratch_bytes(count: int, element_bits: int) -> int:
     """Shared memory for ``count`` elements, rounded up to 16 bytes."""
-    return -(-count * element_bytes_of(element_bits) // 16) * 16
+    return -(-count * element_bytes_of(element_bits) // VECTOR_BYTES) * VECTOR_BYTES
 
 
 def bits_of(type: Tile) -> int:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from ...hardware import LANES, VECTOR_BYTES
 from ...layout import LinearLayout, contiguous_registers, slice_layout
-from ...layout.construct import LANES, Tiling
+from ...layout.construct import Tiling
 from ...layout.linear import Dimension
-from .reduction import READ_BYTES, scratch_bytes
+from .reduction import scratch_bytes
 
 #: Neighbours that a thread has in one round; lanes that have no more in all need no help of other warps.
 _MOST_PER_THREAD = 4
@@ -107,9 +108,9 @@ class ScanPlan:
     def share_of(self, element_bytes: int) -> int:
         """How many of a row's totals a lane reads: all, where that takes two instructions; else by one instruction, if
         there are lanes enough to go on from there by shuffles."""
-        if self.parts * element_bytes <= 2 * READ_BYTES:
+        if self.parts * element_bytes <= 2 * VECTOR_BYTES:
             return self.parts
-        return max(self.parts // self.lanes, READ_BYTES // element_bytes)
+        return max(self.parts // self.lanes, VECTOR_BYTES // element_bytes)
 
     def scratch_bytes(self, element_bits: int) -> int:
         """Shared memory for the totals of one operand; 0 when no row crosses warps."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...hardware import LANES, REGISTER_FILE, WARPS_PER_GROUP, threads_of
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, Element, Scalar
 from ...layout import (
     LinearLayout,
@@ -15,9 +16,9 @@ from ...layout import (
     wgmma_accumulator,
     wgmma_warps,
 )
-from ...layout.fragments import WARPS_PER_GROUP, WGMMA_MAX_N
+from ...layout.fragments import WGMMA_MAX_N
 from ...options import Schedule
-from ...target import REGISTER_FILE, Target
+from ...target import Target
 from ...tile.matmul import Dot
 
 #: Registers of a thread that wgmma needs beside the accumulators of one instruction, or ptxas 13 refuses it (C7602);
@@ -109,7 +110,7 @@ def choose_warp_group(dot: Dot, target: Target, schedule: Schedule) -> WarpGroup
         return None
     fits = elem in (F16, BF16, I8, U8, *_EIGHT_BIT_FLOATS) or (elem == F32 and dot.precision == "tf32")
     counts = wgmma_warps((m, n), warps)
-    columns = _columns(n // counts[1], m * n // (32 * warps), schedule)
+    columns = _columns(n // counts[1], m * n // threads_of(warps), schedule)
     if not fits or columns < WGMMA_LEAST_N or depth * elem.bytes < WGMMA_DEPTH_BYTES:
         return None
     accumulator = wgmma_accumulator((m, n), counts, columns)
@@ -119,7 +120,7 @@ def choose_warp_group(dot: Dot, target: Target, schedule: Schedule) -> WarpGroup
 def _columns(most: int, held: int, schedule: Schedule) -> int:
     """Columns of an instruction, ``most`` at most, for which there are registers; below the fewest that it can have
     where there are none. ``held``: what a thread has of the accumulator."""
-    registers = min(schedule.maxnreg or REGISTER_FILE, REGISTER_FILE // (32 * schedule.num_warps))
+    registers = min(schedule.maxnreg or REGISTER_FILE, REGISTER_FILE // threads_of(schedule.num_warps))
     columns = min(WGMMA_MAX_N, most)
     while columns >= WGMMA_LEAST_N:
         own = columns // 2  # 64 rows of 128 threads
@@ -147,11 +148,11 @@ def _spread(m: int, n: int, warps: int, rows: int = 16) -> tuple[int, int]:
 def multiply_add_layout(shape: tuple[int, ...], warps: int) -> LinearLayout:
     """The accumulator of a dot without tensor cores: a box of up to 4x4 elements a thread."""
     m, n = shape
-    per_thread = max(1, m * n // (32 * warps))
+    per_thread = max(1, m * n // threads_of(warps))
     wide = min(4, n, per_thread)
     tall = min(4, m, max(1, per_thread // wide))
     lanes_n = min(8, max(1, n // wide))
-    lanes_m = 32 // lanes_n
+    lanes_m = LANES // lanes_n
     along_m = min(warps, max(1, m // (tall * lanes_m)))
     return blocked(shape, (tall, wide), (lanes_m, lanes_n), (along_m, warps // along_m))
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...errors import IRError, OutOfResources
+from ...hardware import VECTOR_BYTES
 from ...ir.core import Function, Op, Value, uses
 from ...ir.printer import print_function
 from ...ir.rules import RuleSet
@@ -43,13 +44,15 @@ Readers = dict[Value, list[Op]]
 #: computes tiles has a rule unless it is elementwise; other operations without a rule need none.
 scratch: RuleSet[Callable[..., int]] = RuleSet("shared memory")
 
-#: Shared memory that may be spent on keeping neighbours apart: little enough not to cost occupancy.
+#: Bytes of shared memory in which scratch goes round (:class:`_Scratch`): at least so many, which cost no occupancy,
+#: and for large scratch at most so many.
 SMALL_BYTES = 2 * 1024
 ROTATION_BYTES = 32 * 1024
 #: Larger tiles are converted part by part: barriers cost less than rings with fewer slots.
 CONVERSION_BYTES = 64 * 1024
-ALIGNMENT = 16
-#: Alignment of tiles that the copy engine writes or wgmma reads: a swizzle repeats every 1024 bytes (PTX ISA).
+#: Bytes to which all else is aligned: that of the widest access of a thread.
+ALIGNMENT = VECTOR_BYTES
+#: Alignment in bytes of tiles that the copy engine writes or wgmma reads: a swizzle repeats every 1024 bytes (PTX ISA).
 TILE_ALIGNMENT = 1024
 #: Bytes of one mbarrier.
 BARRIER_BYTES = 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...hardware import VECTOR_BYTES, threads_of
 from ...ir.types import Pointer, Tile
 from ...tile.axis import AxisFacts
 from ...tile.blocks import BlockLoad, BlockStore
@@ -25,7 +26,7 @@ def contiguous_axis(op: BlockLoad | BlockStore) -> int | None:
 
 def is_small(box: Tile, warps: int) -> bool:
     """Whether the threads of ``warps`` warps move ``box`` sooner than the copy engine does."""
-    return box.size * box.elem.bytes <= _FEW_BYTES * 32 * warps
+    return box.size * box.elem.bytes <= _FEW_BYTES * threads_of(warps)
 
 
 def copy_bytes(load: BlockLoad, axis: int, facts: AxisFacts) -> int:
@@ -39,7 +40,7 @@ def copy_bytes(load: BlockLoad, axis: int, facts: AxisFacts) -> int:
             aligned = min(aligned, facts[offset].divisibility[0] * size)
         else:
             aligned = min(aligned, facts[stride].divisibility[0] * size)
-    return min(16, max(load.alignment, aligned & -aligned), load.shape[axis] * size)
+    return min(VECTOR_BYTES, max(load.alignment, aligned & -aligned), load.shape[axis] * size)
 
 
 def is_whole(load: BlockLoad, axis: int, facts: AxisFacts, width: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ...hardware import TENSOR_MAP_ALIGNMENT
 from ...ir.core import Function, Value
 from ...ir.types import Pointer, Scalar
 from ...launch_recipe import Guard, HostExpression, TensorMap
@@ -18,11 +19,9 @@ from ...tile.blocks import BlockLoad, BlockStore
 from ...tile.control import For
 from ...tile.program import rows_of_group
 
+#: Dimensions of an array, and elements along one of a box, at most.
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
-#: Alignment in bytes of the array, of all strides but the innermost, and of where a box begins in a row: with a start
-#: between, the copy engine stops with an illegal instruction (seen on an H100).
-ALIGNMENT = 16
 #: Extent of a dimension that is not checked: more than any index.
 UNBOUNDED = 1 << 31
 #: Rows after which a swizzle repeats. The copy engine swizzles by the bits of addresses, layouts by rows: of panels and
@@ -89,10 +88,10 @@ class Descriptors:
             return None
         order = box_order(rank, len(shape), axis)
         facts = self._facts
-        if facts[op.base].divisibility[0] % ALIGNMENT:
+        if facts[op.base].divisibility[0] % TENSOR_MAP_ALIGNMENT:
             return None
         steps = [*(op.strides[d] for d in order[:-1]), op.offsets[order[-1]]]
-        if any(facts[step].divisibility[0] * elem.bytes % ALIGNMENT for step in steps):
+        if any(facts[step].divisibility[0] * elem.bytes % TENSOR_MAP_ALIGNMENT for step in steps):
             return None
         extents = [1] * (rank - len(shape)) + list(shape)
         extents[order[-1]] = swizzle // elem.bytes if swizzle else extents[order[-1]]
@@ -117,7 +116,7 @@ class Descriptors:
         H200)."""
         if isinstance(op, BlockLoad):
             return []
-        dimension, step = len(op.sizes) - op.value.type.rank + axis, ALIGNMENT // op.value.type.elem.bytes
+        dimension, step = len(op.sizes) - op.value.type.rank + axis, TENSOR_MAP_ALIGNMENT // op.value.type.elem.bytes
         size = op.sizes[dimension]
         if not op.checked[dimension] or self._facts[size].divisibility[0] % step == 0:
             return []

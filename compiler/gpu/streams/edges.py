@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from ...hardware import VECTOR_BYTES
 from ...ir.core import Function
 from ...ir.types import Scalar
 from ...launch_recipe import Guard
 from ...tile.axis import analyze
 from ...tile.blocks import BlockLoad, BlockStore
 from .boxes import contiguous_axis
-
-#: Bytes of the widest access of one thread (PTX ISA, "ld").
-_WIDEST = 16
 
 
 def align_edges(function: Function, denied: frozenset[Guard]) -> tuple[Guard, ...]:
@@ -34,7 +32,7 @@ def align_edges(function: Function, denied: frozenset[Guard]) -> tuple[Guard, ..
         parameter = parameters.get(op.sizes[dimension])
         if parameter is None or not op.checked[dimension] or not isinstance(tile.elem, Scalar):
             continue
-        vector = min(_WIDEST // max(1, tile.elem.bytes), tile.shape[axis])
+        vector = min(VECTOR_BYTES // max(1, tile.elem.bytes), tile.shape[axis])
         vector = gcd(vector, facts[op.offsets[dimension]].divisibility[0])
         guard = Guard(parameter.name, "multiple", vector)
         if parameter.divisibility % vector and guard not in denied:

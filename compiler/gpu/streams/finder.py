@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from ...hardware import threads_of
 from ...ir.core import Block, Function, Op, Value, uses
 from ...layout import widest_swizzle
 from ...target import Target
@@ -167,7 +168,7 @@ class Finder:
         tile = ring_tile(load.result.type, access.axis)
         if tile is None or load.volatile or load.cache not in ("", ".ca", ".cg") or not _pads_with_zeros(load):
             return None
-        threads = 32 * (self.function.num_warps or 1)
+        threads = threads_of(self.function.num_warps or 1)
         width = min(access.vector, tile.size // threads) * tile.elem.bytes
         if "cp.async" not in self.target.features or width < _SMALLEST_COPY:
             return None

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...hardware import MOST_REGISTERS, REGISTER_FILE, WARPS_PER_GROUP, threads_of
 from ...ir.core import Block, Effect, Function, Op, Value
 from ...options import Schedule
-from ...target import MOST_REGISTERS, REGISTER_FILE
 from ...tile.memory import Barrier, GridWait
 from ...tile.passes import dce
 from ...tile.records import Record
@@ -21,10 +21,12 @@ from ..asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
 from .plan import Group, Stream
 from .rings import Rings, StreamMemory
 
-#: Warps of a group: what setmaxnreg and wgmma are made for.
-GROUP_WARPS = 4
+#: Registers of a thread of a producer: the fewest that setmaxnreg gives (PTX ISA: 24 to 256, multiples of 8).
 PRODUCER_REGISTERS = 24
-#: What a producer that records has besides: addresses, masks and the clock.
+_REGISTER_UNIT = 8
+#: Registers of a thread of the consumers, at most: what those of two groups get, and more groups get fewer.
+CONSUMER_REGISTERS = 240
+#: Registers of a thread that a producer that records has besides: addresses, masks and the clock.
 RECORD_REGISTERS = 16
 #: What a producer does. What it brings may be the result of the kernel before, for which consumers wait in vain if it
 #: does not.
@@ -38,7 +40,7 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
     the function as it is, where the producer would need results of the computation or an engine that is not the copy
     engine.
     """
-    warps = function.num_warps or GROUP_WARPS
+    warps = function.num_warps or WARPS_PER_GROUP
     if any(group.engine != "tma" for stream in streams for group in stream.groups):
         return 0
     memory = StreamMemory(readers=warps)
@@ -53,12 +55,12 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
         _consume(stream, rings)
     # One warp is enough to copy, and leaves room for more programs on an SM; but only a whole group can give its
     # registers to the consumers, as several groups of those need.
-    alone = warps > GROUP_WARPS and resident_ctas == 1
-    added = GROUP_WARPS if alone else 1
+    alone = warps > WARPS_PER_GROUP and resident_ctas == 1
+    added = WARPS_PER_GROUP if alone else 1
     records = any(isinstance(op, Record) for op in producer.walk())
     moved = _registers(warps, PRODUCER_REGISTERS + RECORD_REGISTERS * records) if alone and moves_registers else (0, 0)
     # Small CTAs are as many as fit, whatever is said.
-    aim = resident_ctas if moves_registers and warps > GROUP_WARPS else 0
+    aim = resident_ctas if moves_registers and warps > WARPS_PER_GROUP else 0
     roles = Roles(added, aim, *moved, producer, Block(ops=function.body.ops))
     function.body.ops = [*memory.ops, Barrier(), roles]
     return added
@@ -67,16 +69,16 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
 def consumer_registers(schedule: Schedule) -> int:
     """Most registers of a thread of the consumers."""
     warps = schedule.num_warps
-    shared_out = _registers(warps)[1] if warps > GROUP_WARPS else MOST_REGISTERS
+    shared_out = _registers(warps)[1] if warps > WARPS_PER_GROUP else MOST_REGISTERS
     return min(schedule.maxnreg or MOST_REGISTERS, shared_out)
 
 
 def _registers(warps: int, producer: int = PRODUCER_REGISTERS) -> tuple[int, int]:
     """Registers of a thread of producer and consumers; what all have at first is shared out anew."""
-    threads = 32 * (warps + GROUP_WARPS)
-    first = min(MOST_REGISTERS, REGISTER_FILE // threads) // 8 * 8
-    left = first * threads - producer * 32 * GROUP_WARPS
-    return producer, min(240, left // (32 * warps) // 8 * 8)
+    threads = threads_of(warps + WARPS_PER_GROUP)
+    first = min(MOST_REGISTERS, REGISTER_FILE // threads) // _REGISTER_UNIT * _REGISTER_UNIT
+    left = first * threads - producer * threads_of(WARPS_PER_GROUP)
+    return producer, min(CONSUMER_REGISTERS, left // threads_of(warps) // _REGISTER_UNIT * _REGISTER_UNIT)
 
 
 def _producer(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...hardware import WARPS_PER_GROUP
 from ...ir.core import Block, Function, Op
 from ...ir.types import Scalar
 from ...layout import shared_tensor_core, widest_swizzle
-from ...layout.fragments import WARPS_PER_GROUP
 from ...tile.assembly import EffectfulAssembly
 from ...tile.blocks import BlockStore
 from ...tile.control import For, While

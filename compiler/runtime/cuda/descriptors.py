@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import DeviceError, LaunchError
+from ...hardware import TENSOR_MAP_ALIGNMENT
 from ...launch_recipe import TensorMap
 from ..arrays.dtypes import item_bytes
 from ..launch.host_code import Values, evaluator, expression_text, parameters_of
@@ -42,7 +43,6 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
 _PADDINGS = {"zero": 0, "nan": 1}  # CUtensorMapFloatOOBfill
 _NO_INTERLEAVE = 0  # CUtensorMapInterleave
 _L2_PROMOTION_256B = 3  # CUtensorMapL2promotion
-_ALIGNMENT = 16
 _MOST_ELEMENTS = 1 << 32
 _STRIDE_LIMIT = 1 << 40
 #: Sets of descriptors that are kept of a kernel: its launches with as many different combinations of arrays are fast.
@@ -102,8 +102,8 @@ class _Maker:
     def _check(self, base: int, sizes: Sequence[int], strides: Sequence[int]) -> None:
         """Raise what says more than the driver, which only knows an invalid value."""
         step = item_bytes(self._map.elem)
-        if base % _ALIGNMENT:
-            raise self._error(f"its address {base:#x} is not a multiple of {_ALIGNMENT} bytes")
+        if base % TENSOR_MAP_ALIGNMENT:
+            raise self._error(f"its address {base:#x} is not a multiple of {TENSOR_MAP_ALIGNMENT} bytes")
         for axis, (size, expression) in enumerate(zip(sizes, self._map.sizes, strict=True)):
             if size < 1:
                 raise self._error(f"its size {expression_text(expression)} along axis {axis} is {size}")
@@ -112,8 +112,8 @@ class _Maker:
             if axis == len(strides) - 1:
                 if stride != 1:
                     raise self._error(f"{named}, not 1")
-            elif stride * step % _ALIGNMENT:
-                raise self._error(f"{named}, {stride * step} bytes, not a multiple of {_ALIGNMENT}")
+            elif stride * step % TENSOR_MAP_ALIGNMENT:
+                raise self._error(f"{named}, {stride * step} bytes, not a multiple of {TENSOR_MAP_ALIGNMENT}")
             elif not 0 <= stride * step < _STRIDE_LIMIT:
                 raise self._error(f"{named}, {stride * step} bytes, outside 0 to 2^40")
 
@@ -143,7 +143,7 @@ class _Maker:
     def _error(self, why: str) -> LaunchError:
         return LaunchError(
             f"{self._kernel}: the argument {self._map.base!r} cannot be copied in boxes: {why}",
-            hint=f"addresses and strides must be multiples of {_ALIGNMENT} bytes, sizes 1 to 2^32",
+            hint=f"addresses and strides must be multiples of {TENSOR_MAP_ALIGNMENT} bytes, sizes 1 to 2^32",
         )
 
 

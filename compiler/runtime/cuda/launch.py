@@ -20,6 +20,7 @@ from math import prod
 from typing import Any
 
 from ...errors import DeviceError, LaunchError, OutOfResources
+from ...hardware import LANES
 from ...launch_recipe import Guard, LaunchRecipe
 from ...llvm.symbols import symbol_of
 from ...signature import parse_argument_type
@@ -46,7 +47,6 @@ from .packing import (
 # Static shared memory that needs no opt-in (CUDA C++ Programming Guide, "Shared Memory").
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _STREAMS_OF_A_BOUND_LAUNCH = 64
-_LANES = 32
 
 
 def load_on_cuda(kernel: Loadable, device: Device) -> LoadedOnCuda:
@@ -241,7 +241,7 @@ class LoadedOnCuda:
         programs = prod(grid)
         if self._recipe.persistent:
             programs = min(programs, _programs_at_once(self._recipe, self.device))
-        return programs, self._recipe.threads // _LANES
+        return programs, self._recipe.threads // LANES
 
     def ticks_per_ns(self) -> None:
         """None: each track has a timer beside the clock."""

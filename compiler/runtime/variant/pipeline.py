@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ... import knobs
 from ...errors import AssemblerError, DeuteronError, IRError, OutOfResources, SignatureError, TargetError
+from ...hardware import threads_of
 from ...ir.core import Function
 from ...ir.printer import print_function
 from ...ir.verify import verify
@@ -112,7 +113,7 @@ class Build:
 
 def _plain_recipe(schedule: Schedule) -> LaunchRecipe:
     """How a kernel is launched of which no stage has said it."""
-    return LaunchRecipe(32 * schedule.num_warps, cooperative=schedule.launch_cooperative_grid)
+    return LaunchRecipe(threads_of(schedule.num_warps), cooperative=schedule.launch_cooperative_grid)
 
 
 def build(variant: Variant, stop_after: str | None = None, step: str | None = None) -> Build:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Drain, Fetch, FetchTile, GridSize, Put
 from ...gpu.streams.descriptors import box_order
+from ...hardware import WARPS_PER_GROUP
 from ...ir.core import Value
 from ...ir.types import Tile
 from ...layout import (
@@ -16,7 +17,6 @@ from ...layout import (
     plan_shared_access,
     swizzle_of,
 )
-from ...layout.fragments import WARPS_PER_GROUP
 from ..simt.convert import addresses, store_registers
 from ..simt.lowering import Lowering, reach_of, rule
 from ..simt.registers import GLOBAL_POINTER, register_type

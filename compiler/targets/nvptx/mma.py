@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from ...errors import UnsupportedOp
 from ...gpu.ops import Mma
+from ...hardware import LANES
 from ...ir.core import Value
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8
 from ...layout import LinearLayout
-from ...layout.construct import LANES
 from ..simt.lowering import Lowering, rule
 from ..simt.vectors import packed_words
 from .machine import RULES

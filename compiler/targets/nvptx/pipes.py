@@ -10,10 +10,10 @@ from __future__ import annotations
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Acquire, Advance, Commit, Deposit, Pipe, Receive, Release, RingBuffer, Roles, Slot
 from ...gpu.memory.scratch import BARRIER_BYTES, plan_deposit
-from ...gpu.streams.roles import GROUP_WARPS
+from ...hardware import WARPS_PER_GROUP, threads_of
 from ...ir.core import Value
 from ..simt.convert import store_tile
-from ..simt.lowering import LANES, Lowering, rule
+from ..simt.lowering import Lowering, rule
 from .machine import GROUP_BARRIER, RULES, in_first_thread
 from .uniform import lane_number, warp_number
 
@@ -137,7 +137,7 @@ def _elected(state: Lowering) -> str:
 
 def group_leader(state: Lowering) -> str:
     """True in the first thread of each group of four warps (i1)."""
-    own = state.text.op(f"and i32 {state.thread}, {GROUP_WARPS * LANES - 1}")
+    own = state.text.op(f"and i32 {state.thread}, {threads_of(WARPS_PER_GROUP) - 1}")
     return state.text.op(f"icmp eq i32 {own}, 0")
 
 
@@ -146,9 +146,9 @@ def meet(state: Lowering, alone: bool) -> None:
     if not alone:
         state.barrier()
         return
-    group = state.text.op(f"lshr i32 {warp_number(state)}, {GROUP_WARPS.bit_length() - 1}")
+    group = state.text.op(f"lshr i32 {warp_number(state)}, {WARPS_PER_GROUP.bit_length() - 1}")
     number = state.text.op(f"add i32 {group}, {GROUP_BARRIER + 1}")
-    text = f"bar.sync $0, {GROUP_WARPS * LANES};"
+    text = f"bar.sync $0, {threads_of(WARPS_PER_GROUP)};"
     state.text.asm([], text, "r,~{memory}", [("i32", number)], convergent=True)
 
 
@@ -240,7 +240,7 @@ def _roles(state: Lowering, op: Roles) -> None:
 
     state.begin(consume)
     _share_registers(state, "inc", op.consumer_registers)
-    state.group_threads = state.warps * LANES
+    state.group_threads = threads_of(state.warps)
     state.lower_block(op.consumer)
     state.group_threads = None
     text.do(f"br label %{end}")

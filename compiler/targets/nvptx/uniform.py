@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..simt.lowering import LANE_BITS, Lowering
+from ...hardware import LANE_BITS
+from ..simt.lowering import Lowering
 
 
 def warp_number(state: Lowering) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Await, SharedView, Wgmma
 from ...gpu.layouts.tensorcore import WGMMA_DEPTH_BYTES
+from ...hardware import WARPS_PER_GROUP
 from ...ir.core import Value
 from ...ir.types import Tile
 from ...layout import LinearLayout, MatrixDescriptor, matrix_descriptor
@@ -18,7 +19,7 @@ from .mma import PTX_NAMES
 from .uniform import uniform_warp_bits
 
 #: Warp bits inside a group.
-_GROUP_BITS = 2
+_GROUP_BITS = WARPS_PER_GROUP.bit_length() - 1
 #: Words of A that one instruction takes from registers.
 _A_WORDS = 4
 

@@ -13,6 +13,7 @@ from typing import TypeVar, cast
 
 from ...errors import IRError
 from ...gpu.memory.scratch import GpuFunction
+from ...hardware import LANE_BITS, threads_of
 from ...ir.core import Block, FunctionParameter, Op, Value, uses
 from ...ir.rules import RuleSet
 from ...ir.types import Element, Pointer, Scalar
@@ -25,9 +26,6 @@ from ...tile.axis import AxisFacts, analyze
 from ...tile.formats import f8_bits
 from .machine import SimtTarget
 from .registers import GLOBAL_POINTER, Registers, equal_registers, memory_type, register_type
-
-LANES = 32
-LANE_BITS = 5
 
 OpT = TypeVar("OpT", bound=Op)
 Rule = Callable[["Lowering", Op], None]
@@ -144,7 +142,7 @@ class Lowering:
     @property
     def threads(self) -> int:
         """Threads that hold tiles."""
-        return self.warps * LANES
+        return threads_of(self.warps)
 
     @property
     def launched_threads(self) -> int:

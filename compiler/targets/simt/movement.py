@@ -6,11 +6,12 @@ import math
 
 from ...errors import UnsupportedOp
 from ...gpu.layouts.butterfly import ButterflyPlan, plan_butterfly
+from ...hardware import LANE_BITS
 from ...ir.core import Value
 from ...layout.linear import flatten
 from ...tile.movement import Butterfly, Gather
 from .convert import shuffle_element
-from .lowering import LANE_BITS, Lowering, reach_of, rule
+from .lowering import Lowering, reach_of, rule
 from .vectors import load_shared, store_shared
 
 

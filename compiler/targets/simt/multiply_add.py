@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ...errors import UnsupportedOp
 from ...gpu.layouts.operands import plan_local_store, scratch_layout
 from ...gpu.memory.scratch import operand_bytes
+from ...hardware import VECTOR_BYTES
 from ...ir.core import Value
 from ...ir.types import Scalar
 from ...layout import LinearLayout, SharedLayout
@@ -29,7 +30,6 @@ from .vectors import load_shared
 
 #: Elements of both operands that a thread reads in one turn, and the most k of a turn.
 _READ_AT_ONCE, _DEEPEST = 64, 8
-_VECTOR_BYTES = 16
 
 
 @rule(Dot)
@@ -167,7 +167,7 @@ def _read(state: Lowering, side: _Side, k: str, turn: int, to: Scalar) -> Iterat
 
 def _vectors(side: _Side, turn: int) -> list[list[tuple[int, int]]]:
     """The elements of a turn, (coordinate, k), in groups that lie one after another."""
-    longest = _VECTOR_BYTES // side.size
+    longest = VECTOR_BYTES // side.size
     along_k = _run([side.place(0, 1 << bit) // side.size for bit in range(turn.bit_length() - 1)], longest)
     if along_k > 1:
         return [[(c, j + i) for i in range(along_k)] for c in side.wanted for j in range(0, turn, along_k)]

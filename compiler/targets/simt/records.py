@@ -9,6 +9,7 @@ record costs a few instructions, and a store with its way to memory only one rec
 
 from __future__ import annotations
 
+from ...hardware import LANE_BITS, LANES
 from ...record_buffer import (
     BLOCK_RECORDS,
     COUNT,
@@ -22,7 +23,7 @@ from ...record_buffer import (
     record_tag,
 )
 from ...tile.records import Record, first_record
-from .lowering import LANE_BITS, LANES, Lowering, WarpTrack, rule
+from .lowering import Lowering, WarpTrack, rule
 
 
 def begin_track(state: Lowering) -> None:

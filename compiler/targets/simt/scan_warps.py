@@ -11,9 +11,10 @@ from functools import partial
 
 from ...gpu.layouts.reduction import bits_of
 from ...gpu.layouts.scan import ScanPlan
+from ...hardware import LANE_BITS
 from ...tile.reduction import Scan
 from .control import when
-from .lowering import LANE_BITS, Lowering
+from .lowering import Lowering
 from .reduction import Item, ScratchSlots
 from .scan_lanes import Lanes
 

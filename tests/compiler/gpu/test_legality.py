@@ -9,10 +9,10 @@ import pytest
 from deuteron.compiler import KernelSource, compile
 from deuteron.compiler.errors import IllegalSchedule
 from deuteron.compiler.gpu.legality import RULES, KernelTraits, objection, traits_of
+from deuteron.compiler.hardware import MOST_THREADS, REGISTER_FILE
 from deuteron.compiler.ir.parser import parse_function
 from deuteron.compiler.options import SCHEDULE_OPTIONS, Schedule
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
-from deuteron.compiler.target import MOST_THREADS, REGISTER_FILE
 
 TEXT = """
 import triton
