@@ -48,7 +48,7 @@ def _deciding(function: Function) -> list[Value]:
 def _insert(block: Block, read: set[Value], agreed: dict[Value, Value]) -> None:
     out = []
     for op in block.ops:
-        op.map_operands(lambda v: agreed.get(v, v))
+        op.replace_operands(agreed)
         for nested in op.blocks:
             _insert(nested, read, agreed)
         out.append(op)

@@ -53,9 +53,8 @@ def make_persistent(function: Function) -> Function:
     replaced: dict[Value, Value] = {}
     body = walk.body
     body.ops += [row, *ids, *_without_grid(function.body, ids, sizes, replaced), Yield(())]
-    loop = For(*walk.bounds, (), 0, 1, body)
-    for op in body.walk():
-        op.map_operands(lambda v: replaced.get(v, v))
+    loop = For(*walk.bounds, inits=(), num_stages=0, unroll=1, body=body)
+    body.replace_uses(replaced)
     function.body.ops = [*sizes, plane, total, first, step, *walk.before, loop]
     return cse(licm(function))
 

@@ -161,6 +161,16 @@ class Op:
             elif held is not None:
                 setattr(self, name, replace(held))
 
+    def replace_operands(self, replaced: Mapping[Value, Value]) -> None:
+        """Read the values of ``replaced`` instead of its keys, in place; what is in its regions stays as it is."""
+        self.map_operands(lambda value: replaced.get(value, value))
+
+    def replace_uses(self, replaced: Mapping[Value, Value]) -> None:
+        """The same for it and for all operations in its regions."""
+        self.replace_operands(replaced)
+        for block in self.blocks:
+            block.replace_uses(replaced)
+
     def clone(self, env: dict[Value, Value], **changes: object) -> Op:
         """A copy whose operands are looked up in ``env`` (missing ones stay); blocks are cloned too.
 
@@ -242,6 +252,11 @@ class Block:
             for name in op._block_fields:
                 yield from getattr(op, name).walk()
 
+    def replace_uses(self, replaced: Mapping[Value, Value]) -> None:
+        """Let all operations, inner ones too, read the values of ``replaced`` instead of its keys, in place."""
+        for op in self.walk():
+            op.replace_operands(replaced)
+
     def nest(self) -> Iterator[Block]:
         """This block and all inside it, outer before inner."""
         yield self
@@ -284,6 +299,10 @@ class Function:
     def walk(self) -> Iterator[Op]:
         """Every operation of the body, outer before inner, in program order."""
         return self.body.walk()
+
+    def replace_uses(self, replaced: Mapping[Value, Value]) -> None:
+        """Let all operations read the values of ``replaced`` instead of its keys, in place."""
+        self.body.replace_uses(replaced)
 
     def clone(self) -> Function:
         """A copy that passes may change."""

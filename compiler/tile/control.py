@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..ir.core import Block, Effect, Op, Value
 from ..ir.types import I1, Tile
 
@@ -68,6 +70,15 @@ class For(Op, mnemonic="for", effect=Effect.CONTROL):
         if _yielded(self.body) != carried:
             raise self.fail("the body must yield the carried types")
         return carried
+
+    def carrying(self, inits: Iterable[Value], following: Iterable[Value]) -> For:
+        """A loop in place of this one that carries more values, the last arguments of the body, which has them already:
+        ``inits`` at first, then what ``following`` were. It takes over the body; its first results are this one's."""
+        (*ops, _) = self.body.ops
+        self.body.ops = [*ops, Yield((*handed_on(self.body), *following))]
+        made = For(self.lower, self.upper, self.step, (*self.inits, *inits), self.num_stages, self.unroll, self.body)
+        made.location = self.location
+        return made
 
 
 class If(Op, mnemonic="if", effect=Effect.CONTROL):

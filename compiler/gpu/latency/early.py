@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from ...ir.core import Block, Effect, Function, Op, Value
 from ...tile import elementwise as ew
 from ...tile.blocks import BlockStore
-from ...tile.control import For, Yield
+from ...tile.control import For
 from ...tile.matmul import Dot
 from ...tile.memory import Load, Store
 from ...tile.shape import Splat
@@ -80,17 +80,10 @@ def _with_early_rows(function: Function, loop: For, rows: list[Load], ahead: Ahe
     following = ew.Add(index, loop.step)
     env[index] = following.result
     begin, after = _loaded(loop, rows, ahead, env, following.result)
-    (*ops, end) = [op for op in body.ops if op not in rows]
-    kept = end.values if isinstance(end, Yield) else ()
-    body.ops = [*advance, following, *begin, *ops, Yield((*kept, *after))]
+    body.ops = [*advance, following, *begin, *(op for op in body.ops if op not in rows)]
+    made = loop.carrying(first, after)
     early = dict(zip((row.result for row in rows), came, strict=True))
-    made = For(loop.lower, loop.upper, loop.step, (*loop.inits, *first), loop.num_stages, loop.unroll, body)
-    made.location = loop.location
-    replaced = {**early, **dict(zip(loop.results, made.results, strict=False))}
-    for op in function.body.walk():
-        op.map_operands(lambda v: replaced.get(v, v))
-    for op in made.body.walk():
-        op.map_operands(lambda v: replaced.get(v, v))
+    function.replace_uses({**early, **dict(zip(loop.results, made.results, strict=False))})
     return [*before, made]
 
 
@@ -109,11 +102,7 @@ def _loaded(
         if row.mask is not None:
             mask = ew.And(env.get(row.mask, row.mask), *mask.results)
             ops.append(mask)
-        (found,) = mask.results
-        pointer, other = env.get(row.pointer, row.pointer), row.other and env.get(row.other, row.other)
-        load = Load(pointer, found, other, row.cache, row.eviction)
-        load.location = row.location
-        load.result.name = row.result.name
+        load = row.clone(env, mask=mask.results[0])
         ops.append(load)
-        results.append(load.result)
+        results += load.results
     return ops, results

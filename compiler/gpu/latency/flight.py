@@ -55,7 +55,7 @@ def let_fly(function: Function, *, roomy: bool = True) -> bool:
             takes_room |= roomy and not in_loop and flight.takes_room
     for op in function.body.walk():
         if not isinstance(op, Await):
-            op.map_operands(lambda v: replaced.get(v, v))
+            op.replace_operands(replaced)
     return takes_room
 
 

@@ -73,7 +73,7 @@ def rotate_loops(function: Function, schedule: Schedule) -> None:
         block.ops = [made for op in block.ops for made in _rotated(op, readers, schedule, replaced, memory)]
     function.body.ops[:0] = memory
     for op in function.walk():
-        op.map_operands(lambda v: replaced.get(v, v))
+        op.replace_operands(replaced)
         if isinstance(op, Slot):
             op.result.type = op.ring.type
 
@@ -266,7 +266,7 @@ class _Rotation:
             late.slot.result.type = late.operand.type
             seen = {late.operand: late.slot.result}
             for op in late.ops:
-                op.map_operands(lambda v: seen.get(v, v))
+                op.replace_operands(seen)
 
     def run(self) -> list[Op]:
         """The condition and the branch that take the place of the loop."""

@@ -49,7 +49,7 @@ class _Unrolling:
         """Unroll the loops in ``block``, inner ones first."""
         out: list[Op] = []
         for op in block.ops:
-            op.map_operands(lambda v: self.replaced.get(v, v))
+            op.replace_operands(self.replaced)
             for nested in op.blocks:
                 self.block(nested)
             made = self._in_place_of(op, out) if isinstance(op, For) else None
@@ -135,7 +135,7 @@ class _Turns:
         start = self._add(ew.Add(loop.lower, self._as(done, self.type)))
         left = self._add(ew.Sub(length, done))
         self._add_yield(self._turn(start, None if whole else left, carried))
-        made = For(zero, turns, one, loop.inits, loop.num_stages, 1, body)
+        made = For(zero, turns, one, loop.inits, loop.num_stages, unroll=1, body=body)
         made.location = loop.location
         self.out = outside
         self.out.append(made)

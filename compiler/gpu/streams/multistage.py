@@ -75,7 +75,7 @@ class _Expansion:
         env = {value: body.add_argument(value.type, value.name) for value in self.ahead.carried}
         body.ops = self._guarded(index, env)
         body.ops.append(Yield(tuple(env[value] for value in self.ahead.carried)))
-        filling = For(self.loop.lower, end.result, self.loop.step, self.ahead.inits, 0, 1, body)
+        filling = For(self.loop.lower, end.result, self.loop.step, self.ahead.inits, num_stages=0, unroll=1, body=body)
         # An outer loop may come round while slow threads still read what the last iterations left.
         return [Barrier(), distance, end, filling], filling
 
@@ -84,15 +84,9 @@ class _Expansion:
         loop, body = self.loop, self.loop.body
         env = {value: body.add_argument(value.type, value.name) for value in self.ahead.carried}
         wait, fetch = self._fetch_ahead(env)
-        (*ops, end) = body.ops
-        kept = end.values if isinstance(end, Yield) else ()
-        body.ops = [*ops, Yield((*kept, *(env[value] for value in self.ahead.carried)))]
-        made = For(loop.lower, loop.upper, loop.step, (*loop.inits, *first.results), loop.num_stages, loop.unroll, body)
+        made = loop.carrying(first.results, (env[value] for value in self.ahead.carried))
         self._compute(wait, fetch)
-        made.location = loop.location
-        replaced = dict(zip(loop.results, made.results, strict=False))
-        for op in self.function.body.walk():
-            op.map_operands(lambda v: replaced.get(v, v))
+        self.function.replace_uses(dict(zip(loop.results, made.results, strict=False)))
         return made
 
     @property
@@ -163,8 +157,7 @@ class _Expansion:
             body.ops = [*wait, *slots, *ops[:-1], Barrier(), *fetch, ops[-1]]
         else:
             body.ops = [*wait, *slots, *ops[:at], *fetch, *ops[at:]] if at else [*wait, *fetch, *slots, *ops]
-        for op in body.walk():  # branches read what was loaded as well
-            op.map_operands(lambda v: replaced.get(v, v))
+        body.replace_uses(replaced)
 
     def _flying(self, ops: list[Op], loaded: set[Value]) -> int:
         """The place behind the first product of ``ops``, if it flies and reads what was ``loaded`` as it is; else 0."""

@@ -101,8 +101,7 @@ def _producer(
     dce(made)
     body = made.body
     body.ops = [op for op in body.ops if op not in shared]
-    for op in body.walk():
-        op.map_operands(lambda v: back.get(v, v))
+    body.replace_uses(back)
     body.args = []
     arrays = Arrays(function)
     written = arrays.written(function)
@@ -165,8 +164,7 @@ def _consume(stream: Stream, rings: dict[Group, Rings]) -> None:
         slots = ring.slots(replaced)
         first, last = ops.index(readers[0]), ops.index(readers[-1])
         for reader in readers:
-            for op in (reader, *(nested for block in reader.blocks for nested in block.walk())):
-                op.map_operands(lambda v, table=replaced: table.get(v, v))  # type: ignore[misc]
+            reader.replace_uses(replaced)
         ops[last + 1 : last + 1] = [Release(ring.pipe.result)]
         ops[first:first] = [Receive(ring.pipe.result), *slots]
     body.ops = ops

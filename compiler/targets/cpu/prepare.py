@@ -24,7 +24,7 @@ def _rewrite(block: Block, replaced: dict[Value, Value], products: Products) -> 
     """Rewrite operations in order; ``replaced`` maps values that got another definition."""
     before, block.ops = block.ops, []
     for op in before:
-        op.map_operands(lambda v: replaced.get(v, v))
+        op.replace_operands(replaced)
         if isinstance(op, matmul.Dot):
             replaced[op.result] = products.rewrite(block, op)
             continue
@@ -52,8 +52,7 @@ def fuse_accumulation(function: Function) -> None:
                     fused[op.result] = product
                 break
     if fused:
-        for op in function.walk():
-            op.map_operands(lambda v: fused.get(v, v))
+        function.replace_uses(fused)
 
 
 def _is_zero(value: Value) -> bool:

@@ -39,8 +39,7 @@ def structure_accesses(
     if not rewriter.replaced and not rewriter.guards and not rewriter.rewritten:
         return ()
     rewriter.place(function.body)
-    for op in function.walk():
-        op.map_operands(lambda v: rewriter.replaced.get(v, v))
+    function.replace_uses(rewriter.replaced)
     cse(licm(cse(function)))
     return tuple(rewriter.guards)
 

@@ -42,8 +42,7 @@ def loop_invariant(op: c.For | c.While, new: Rewriter) -> Replacement:
         return None
     known = {r.args[first + i]: init for r in regions for i, init in enumerate(op.inits) if stays[i]}
     for region in regions:
-        for inner in region.walk():
-            inner.map_operands(lambda value: known.get(value, value))
+        region.replace_uses(known)
         end = region.terminator
         if isinstance(end, c.Yield | c.Condition):
             end.values = _without(end.values, stays)

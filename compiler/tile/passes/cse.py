@@ -18,7 +18,7 @@ def _block(block: Block, known: dict[Key, Op], replaced: dict[Value, Value]) -> 
     kept: list[Op] = []
     for op in block.ops:
         if replaced and not replaced.keys().isdisjoint(op.operands):
-            op.map_operands(lambda v: replaced.get(v, v))
+            op.replace_operands(replaced)
         for nested in op.blocks:
             # Combining regions stay closed: targets inline them wherever they need the combination.
             _block(nested, {} if op.effect is Effect.PURE else known, replaced)

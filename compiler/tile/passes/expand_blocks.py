@@ -23,8 +23,7 @@ def expand_blocks(function: Function) -> Function:
         return function
     replaced: dict[Value, Value] = {}
     _block(function.body, replaced, analyze(function))
-    for op in function.walk():
-        op.map_operands(lambda v: replaced.get(v, v))
+    function.replace_uses(replaced)
     for step in (fold, cse, licm, cse, dce):
         step(function)
     return function

@@ -39,8 +39,7 @@ def _linearize(loop: For) -> None:
             growth = _growth(loop, argument, value)
             if growth:
                 replaced[argument] = emit.after(init, growth)
-    for op in loop.body.walk():
-        op.map_operands(lambda v: replaced.get(v, v))
+    loop.body.replace_uses(replaced)
     loop.body.ops[:0] = emit.ops
 
 

@@ -30,7 +30,7 @@ def _block(block: Block) -> None:
 
 
 def _read(op: Op, promised: dict[Value, Value]) -> None:
-    op.map_operands(lambda v: promised.get(v, v))
+    op.replace_operands(promised)
     for nested in op.blocks:
         for inner in nested.ops:
             if inner.effect is not Effect.TERMINATOR:

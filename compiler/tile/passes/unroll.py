@@ -24,7 +24,7 @@ def _block(block: Block, replaced: dict[Value, Value]) -> None:
     out: list[Op] = []
     for op in block.ops:
         if replaced:
-            op.map_operands(lambda v: replaced.get(v, v))
+            op.replace_operands(replaced)
         for nested in op.blocks:
             _block(nested, replaced)
         if isinstance(op, For) and op.unroll > 1 and (step := _constant(op.step) or 0) > 0:
@@ -91,10 +91,10 @@ class _Unroller:
         body.ops.append(Yield(ends))
         for op in body.ops:
             op.location = op.location or loop.location
-        main = For(loop.lower, middle, group, loop.inits, loop.num_stages, 1, body)
+        main = For(loop.lower, middle, group, loop.inits, loop.num_stages, unroll=1, body=body)
         main.location = loop.location
         self.out.append(main)
-        rest = For(middle, loop.upper, loop.step, main.results, loop.num_stages, 1, loop.body)
+        rest = For(middle, loop.upper, loop.step, main.results, loop.num_stages, unroll=1, body=loop.body)
         rest.location = loop.location
         self.out.append(rest)
         return rest.results
