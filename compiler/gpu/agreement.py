@@ -9,7 +9,7 @@ control flow is the value of one thread, for all.
 from __future__ import annotations
 
 from ..ir.core import Block, Function, Value
-from ..tile.control import Condition, For, If, While
+from ..tile.control import For, If, While
 from ..tile.memory import Load
 from ..tile.passes.dce import decided_by
 from .arrays import Arrays
@@ -33,16 +33,7 @@ def agree_on_control(function: Function) -> None:
 
 def _deciding(function: Function) -> list[Value]:
     """What branches, and how often loops are run, depends on."""
-    found: list[Value] = []
-    for op in function.walk():
-        match op:
-            case If() | Condition():
-                found.append(op.condition)
-            case For():
-                found += [op.lower, op.upper, op.step]
-            case While() | _:
-                pass
-    return found
+    return [value for op in function.walk() if isinstance(op, For | If | While) for value in op.deciding]
 
 
 def _insert(block: Block, read: set[Value], agreed: dict[Value, Value]) -> None:

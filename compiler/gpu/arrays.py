@@ -50,7 +50,7 @@ class Arrays:
                 self._join(op)
 
     def _join(self, branch: If) -> None:
-        for result, *ends in zip(branch.results, *map(handed_on, branch.blocks), strict=True):
+        for result, *ends in branch.handed_together:
             then, otherwise = map(self._known.get, ends)
             if result.type.is_pointer:
                 self._known[result] = then if then is otherwise else None
@@ -64,19 +64,16 @@ class Arrays:
 
     def _repeat(self, loop: For | While) -> None:
         """A carried pointer has an array if every iteration hands it on in the one where the loop begins."""
-        entry: Sequence[Value] = loop.before.args if isinstance(loop, While) else loop.body.args[1:]
         settled = False
-        self._pass(loop.inits, entry)
+        self._pass(loop.inits, loop.carried)
         while not settled:
-            leaving = entry
             if isinstance(loop, While):
                 self._trace(loop.before)
-                leaving = handed_on(loop.before)
-                self._pass(leaving, loop.body.args)
+                self._pass(loop.leaving, loop.body.args)
             self._trace(loop.body)
-            self._pass(leaving, loop.results)
+            self._pass(loop.leaving, loop.results)
             settled = True
-            for value, following in zip(entry, handed_on(loop.body), strict=True):
+            for value, following in zip(loop.carried, handed_on(loop.body), strict=True):
                 array = self._known.get(value)
                 if array is not None and array is not self._known.get(following):
                     self._known[value], settled = None, False

@@ -16,7 +16,7 @@ from ..hardware import MOST_THREADS, REGISTER_FILE, threads_of
 from ..ir.core import Function, Op
 from ..options import Schedule, effective_options
 from ..tile.assembly import InlineAssembly
-from ..tile.control import Condition, While
+from ..tile.control import While
 from ..tile.passes.dce import decided_by
 from .arrays import READS
 
@@ -45,11 +45,8 @@ def _may_wait(op: Op, function: Function) -> bool:
 
 
 def _ends_by_memory(loop: While, function: Function) -> bool:
-    end = loop.before.terminator
-    if not isinstance(end, Condition):
-        return False
     inside = {op for block in loop.blocks for op in block.walk()}
-    return any(isinstance(op, _READING) for op in decided_by(function, end.condition) & inside)
+    return any(isinstance(op, _READING) for op in decided_by(function, *loop.deciding) & inside)
 
 
 def has_room_for(schedule: Schedule, warps: int) -> bool:

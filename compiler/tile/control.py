@@ -1,4 +1,8 @@
-"""Structured control flow. Values that change in a region are carried explicitly; regions end in ``yield``."""
+"""Structured control flow. Values that change in a region are carried explicitly; regions end in ``yield``.
+
+What hands values on says itself which, and what decides where it goes, for passes to follow: ``handed_together`` and
+``deciding`` of ``for``, ``while`` and ``if``.
+"""
 
 from __future__ import annotations
 
@@ -71,6 +75,26 @@ class For(Op, mnemonic="for", effect=Effect.CONTROL):
             raise self.fail("the body must yield the carried types")
         return carried
 
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        """What an iteration begins with, in the order of ``inits``."""
+        return tuple(self.body.args[1:])
+
+    @property
+    def leaving(self) -> tuple[Value, ...]:
+        """What becomes the results when there is no further iteration."""
+        return self.carried
+
+    @property
+    def handed_together(self) -> list[tuple[Value, ...]]:
+        """For each result: itself, and all values that are handed on in its place."""
+        return list(zip(self.results, self.inits, self.carried, handed_on(self.body), strict=True))
+
+    @property
+    def deciding(self) -> tuple[Value, ...]:
+        """What decides how often the body runs."""
+        return self.lower, self.upper, self.step
+
     def carrying(self, inits: Iterable[Value], following: Iterable[Value]) -> For:
         """A loop in place of this one that carries more values, the last arguments of the body, which has them already:
         ``inits`` at first, then what ``following`` were. It takes over the body; its first results are this one's."""
@@ -99,6 +123,16 @@ class If(Op, mnemonic="if", effect=Effect.CONTROL):
             raise self.fail("both branches must yield the same types")
         return _yielded(self.then)
 
+    @property
+    def handed_together(self) -> list[tuple[Value, ...]]:
+        """For each result: itself, and what either region yields for it."""
+        return list(zip(self.results, handed_on(self.then), handed_on(self.otherwise), strict=True))
+
+    @property
+    def deciding(self) -> tuple[Value, ...]:
+        """What decides which region runs."""
+        return (self.condition,)
+
 
 class While(Op, mnemonic="while", effect=Effect.CONTROL):
     """``before`` takes the carried values and ends in ``condition``; ``body`` takes them and yields the next ones."""
@@ -114,3 +148,25 @@ class While(Op, mnemonic="while", effect=Effect.CONTROL):
         if any(_types(b.args) != carried or _yielded(b) != carried for b in regions):
             raise self.fail("both regions must take and yield the carried types")
         return carried
+
+    @property
+    def carried(self) -> tuple[Value, ...]:
+        """What an iteration begins with, in the order of ``inits``."""
+        return tuple(self.before.args)
+
+    @property
+    def leaving(self) -> tuple[Value, ...]:
+        """What becomes the results when there is no further iteration, or goes to the body."""
+        return handed_on(self.before)
+
+    @property
+    def handed_together(self) -> list[tuple[Value, ...]]:
+        """For each result: itself, and all values that are handed on in its place."""
+        taken = (self.inits, self.before.args, self.body.args)
+        return list(zip(self.results, *taken, handed_on(self.before), handed_on(self.body), strict=True))
+
+    @property
+    def deciding(self) -> tuple[Value, ...]:
+        """What decides how often the body runs: the condition."""
+        end = self.before.terminator
+        return (end.condition,) if isinstance(end, Condition) else ()

@@ -6,7 +6,7 @@ forgets its rule is refused where it has tiles. ``tests/compiler/test_completene
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from ...ir.core import Effect, Op, Value
 from ...ir.rules import RuleSet
@@ -112,14 +112,4 @@ def _viewed(op: Op) -> bool:
 @fits(control.For, control.While, control.If)
 def _bounded(op: control.For | control.While | control.If) -> bool:
     """What enters, leaves and comes round is in one layout."""
-    groups: list[Sequence[Value]]
-    match op:
-        case control.For():
-            groups = [op.results, op.inits, op.body.args[1:]]
-        case control.While():
-            groups = [op.results, op.inits, op.before.args, op.body.args]
-        case control.If():
-            groups = [op.results]
-    ends = [block.terminator for block in op.blocks]
-    groups += [end.values for end in ends if isinstance(end, control.Yield | control.Condition)]
-    return all(_same(same) for same in zip(*groups, strict=True))
+    return all(map(_same, op.handed_together))

@@ -220,20 +220,7 @@ class Homes:
             self.family(op.value).stores.append(access)
 
     def _visit_control(self, op: For | If | While) -> None:
-        match op:
-            case For():
-                ends = [op.body.terminator]
-                groups = [op.results, op.inits, op.body.args[1:]]
-            case While():
-                ends = [op.before.terminator, op.body.terminator]
-                groups = [op.results, op.inits, op.before.args, op.body.args]
-            case If():
-                ends = [op.then.terminator, op.otherwise.terminator]
-                groups = [op.results]
-        for end in ends:
-            values = getattr(end, "values", ())
-            groups.append(values)
-        for same in zip(*groups, strict=True):
+        for same in op.handed_together:
             # The result comes first, so that it exists even if all the others are cheap.
             self._unite(*same)
             if not isinstance(op, If) and self.costs.exists_once(same[0]):

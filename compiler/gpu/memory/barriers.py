@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ...ir.core import Block, Function, Op
-from ...tile.control import Condition, For, If, While, Yield
+from ...tile.control import For, If, While
 from ...tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
 from ..asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot, added_up
 from ..ops import ConvertLayout, WarpBarrier
@@ -142,8 +142,6 @@ class _Inserter:
             case If():
                 then = self.block(op.then, pending.copy(), insert=insert)
                 return then.join(self.block(op.otherwise, pending, insert=insert))
-            case Yield() | Condition() | _:
-                pass
         return pending
 
     def _read_places(self, op: Op) -> set[ByteRange]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ...ir.core import Block, Effect, Function, Op, Value
-from ..control import Condition, For, If, While, Yield, handed_on
+from ..control import Condition, For, If, While, Yield
 from ..memory import Load
 
 T = TypeVar("T")
@@ -70,14 +70,8 @@ class _Liveness:
             return
         self.ops.add(op)
         match op:
-            case For():
-                self.want(op.lower, op.upper, op.step)
-            case If():
-                self.want(op.condition)
-            case While():
-                end = op.before.terminator
-                if isinstance(end, Condition):
-                    self.want(end.condition)
+            case For() | If() | While():
+                self.want(*op.deciding)
             case _:
                 self.want(*op.operands)
                 for block in op.blocks:  # such as how a reduction combines two values
@@ -103,14 +97,10 @@ class _Liveness:
             if isinstance(owner, For | While):
                 self.carried(owner, value.index)
             elif isinstance(owner, If):
-                self.want(handed_on(owner.then)[value.index], handed_on(owner.otherwise)[value.index])
+                self.want(*owner.handed_together[value.index])
 
     def carried(self, loop: For | While, index: int) -> None:
-        self.want(loop.results[index], loop.inits[index], handed_on(loop.body)[index])
-        if isinstance(loop, For):
-            self.want(loop.body.args[index + 1])
-        else:
-            self.want(handed_on(loop.before)[index], loop.before.args[index], loop.body.args[index])
+        self.want(*loop.handed_together[index])
 
 
 def _acts(op: Op) -> bool:

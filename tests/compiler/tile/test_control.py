@@ -49,3 +49,35 @@ def test_uses_inside_are_replaced_too():
     assert loop.body.ops[0].operands[1] is half.result
     assert half.x is x
     assert reader.operands == [loop.result]
+
+
+def test_what_is_handed_on_in_one_place():
+    function = parse_function(
+        """func @f(%n: i32, %x: f32, %c: i1) {
+  %a = while inits=[%x] : f32 before=(%b: f32) {
+    condition %c values=[%b]
+  } body=(%d: f32) {
+    %e = neg %d : f32
+    yield values=[%e]
+  }
+  %g = if %c : f32 then=() {
+    yield values=[%a]
+  } otherwise=() {
+    yield values=[%x]
+  }
+}"""
+    )
+    n, x, condition = (parameter.value for parameter in function.parameters)
+    loop, branch = function.body.ops
+    assert isinstance(loop, c.While)
+    assert isinstance(branch, c.If)
+    (begun,), (taken,), negated = loop.before.args, loop.body.args, loop.body.ops[0]
+    assert loop.handed_together == [(loop.result, x, begun, taken, begun, negated.result)]
+    assert (loop.carried, loop.leaving, loop.deciding) == ((begun,), (begun,), (condition,))
+    assert branch.handed_together == [(branch.result, loop.result, x)]
+    assert branch.deciding == (condition,)
+    function, walk, _ = loop_of(LOOP)
+    n, x = (parameter.value for parameter in function.parameters)
+    (_, total), added = walk.body.args, walk.body.ops[0]
+    assert walk.handed_together == [(walk.result, x, total, added.result)]
+    assert walk.deciding == (n, n, n)
