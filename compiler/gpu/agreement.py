@@ -19,7 +19,7 @@ from .ops import Agree
 
 def agree_on_control(function: Function) -> None:
     """Insert :class:`~.ops.Agree` behind such loads, in place."""
-    loads = [op for op in function.walk() if isinstance(op, Load) and is_shared_by_threads(op.result)]
+    loads = [load for load in function.ops_of(Load) if is_shared_by_threads(load.result)]
     deciding = _deciding(function)
     if not loads or not deciding or function.num_warps == 1:  # a warp's threads read at the same time
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..hardware import VECTOR_BYTES
 from ..ir.core import Function, uses
 from ..ir.types import BF16, F16, F32
 from ..target import Target
@@ -16,7 +17,7 @@ def find_updates(function: Function, target: Target) -> None:
     """Replace each such operation on a tile by a :class:`VectorUpdate` of as many elements as ``target`` can, in place.
     The layouts decide how many it will be."""
     read = uses(function)
-    for block in (function.body, *(inner for op in function.walk() for inner in op.blocks)):
+    for block in function.body.nest():
         for place, op in enumerate(block.ops):
             if isinstance(op, AtomicRMW) and op.result not in read and op.pointer.type.rank and _has_form(op):
                 fields = (op.pointer, op.value, op.mask, op.kind, op.semantics, op.scope)
@@ -36,5 +37,5 @@ def _widest(op: AtomicRMW, target: Target) -> int:
     if op.kind != "add":
         return 1
     if "vector_atomics" in target.features and elem in (F16, BF16, F32):
-        return 16 // elem.bytes
+        return VECTOR_BYTES // elem.bytes
     return 2 if elem == F16 else 1

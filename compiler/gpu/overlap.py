@@ -43,7 +43,7 @@ def structure(work: GpuWork) -> None:
     """Accesses that bring operands of products, or may take their results, become accesses of boxes. Without products
     nothing is done here and in finding streams."""
     work.plain = work.function.clone()
-    if not _dots(work):
+    if not work.function.ops_of(Dot):
         return
     used = uses(work.function)
     work.guards = structure_accesses(work.function, lambda op: _concerns_products(op, used), work.denied)
@@ -80,7 +80,7 @@ def find_streams(work: GpuWork) -> None:
 
 
 def _find(work: GpuWork) -> None:
-    if not _dots(work):
+    if not work.function.ops_of(Dot):
         return
     bring_rows_early(work.function, threads_of(work.schedule.num_warps))
     facts = analyze(work.function)
@@ -107,7 +107,7 @@ def fill_rings(work: GpuWork) -> None:
         moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
         work.producer_warps = expand_roles(work.function, work.streams, moves_registers, _resident_ctas(work))
     if not work.producer_warps:
-        fly = any(_of_warp_group(work, dot) for dot in _dots(work))
+        fly = any(_of_warp_group(work, dot) for dot in work.function.ops_of(Dot))
         streams = [
             economised(stream, work.target, work.schedule, refilled=not fly)
             if not fly or computes_operand(stream)
@@ -140,7 +140,7 @@ def _specialises(work: GpuWork) -> bool:
     """Whether products are those of warp groups, which leave the threads idle enough for another group's work, and a
     CTA has room for that group."""
     warps = work.schedule.num_warps
-    groups = [_of_warp_group(work, dot) for dot in _dots(work)]
+    groups = [_of_warp_group(work, dot) for dot in work.function.ops_of(Dot)]
     return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + WARPS_PER_GROUP)
 
 
@@ -160,18 +160,14 @@ def _pays(work: GpuWork) -> bool:
     attention that is not causal, with more products in a loop, gain nothing (benchmarks/results/2026-11-25-h100-tiles
     and 2026-11-25-h100, attention-forward.json and attention-backward.json), nor do two groups that share 64 rows
     (2026-11-26-h100-last, walks.txt)."""
-    several, dots = work.schedule.num_warps >= 2 * WARPS_PER_GROUP, _dots(work)
+    several, dots = work.schedule.num_warps >= 2 * WARPS_PER_GROUP, work.function.ops_of(Dot)
     if not several or not dots or not _specialises(work) or traits_of(work.function).waits:
         return False
     if len(dots) == 1:
         return True
     deciding = deciding_axes(work.function)
-    loops = [op.body for op in work.function.walk() if isinstance(op, For)]
-    most = max((sum(isinstance(op, Dot) for op in body.walk()) for body in loops), default=0)
+    loops = [loop.body for loop in work.function.ops_of(For)]
+    most = max((len(body.ops_of(Dot)) for body in loops), default=0)
     rows = min(dot.acc.type.shape[-2] for dot in dots)
     alike = most == MOST_PRODUCTS and rows >= WARP_ROWS * work.schedule.num_warps
     return deciding == frozenset({0}) or (deciding == frozenset() and alike)
-
-
-def _dots(work: GpuWork) -> list[Dot]:
-    return [op for op in work.function.walk() if isinstance(op, Dot)]

@@ -113,7 +113,7 @@ def _appending(ops: list[Op]) -> Callable[[Op], Value]:
 def deciding_axes(function: Function) -> frozenset[int] | None:
     """The axes of the grid along which programs differ in how often their loops around products run; None where that
     lies in memory."""
-    loops = [op for op in function.walk() if isinstance(op, For) and any(isinstance(o, Dot) for o in op.body.walk())]
+    loops = [loop for loop in function.ops_of(For) if loop.body.ops_of(Dot)]
     bounds = [bound for loop in loops for bound in loop.deciding]
     deciding = {op for bound in bounds for op in decided_by(function, bound)}
     if any(isinstance(op, READS) for op in deciding):

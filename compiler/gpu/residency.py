@@ -61,7 +61,7 @@ def computes_operand(stream: Stream) -> bool:
 
 def _ctas(stream: Stream, target: Target, schedule: Schedule) -> int:
     threads = threads_of(schedule.num_warps)
-    dots = [op for op in stream.loop.body.walk() if isinstance(op, Dot)]
+    dots = stream.loop.body.ops_of(Dot)
     sums = sum(map(_sums, dots))
     registers = min(schedule.maxnreg or REGISTER_FILE, sums // threads + OTHER_REGISTERS)
     shared = stream.slots * sum(group.bytes for group in stream.groups) + target.limits.reserved_bytes
@@ -77,8 +77,8 @@ def _sums(dot: Dot) -> int:
 def registers_between_products(function: Function, schedule: Schedule) -> int:
     """About how many registers a thread has in a loop of so many products that it is not turned
     (:mod:`.latency.rotation`), so that nothing but another CTA hides what is between them; 0 where there is none."""
-    loops = (op for op in function.walk() if isinstance(op, For))
-    bodies = [[op for op in loop.body.ops if isinstance(op, Dot)] for loop in loops]  # not those of loops inside
+    # Not those of loops inside.
+    bodies = [[op for op in loop.body.ops if isinstance(op, Dot)] for loop in function.ops_of(For)]
     sums = [sum(map(_sums, dots)) for dots in bodies if len(dots) > TURNED_PRODUCTS]
     if not sums:
         return 0
@@ -117,7 +117,7 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
     """Whether an SM can hold two CTAs of what the schedule says and a warp that copies: one begins or ends while the
     other multiplies. Of a kernel with one product whose operands lie in shared memory it is known how few registers it
     needs; of others with one product a loop it is said with room to spare."""
-    dots = [op for op in function.walk() if isinstance(op, Dot)]
+    dots = function.ops_of(Dot)
     loads = {load.result for stream in streams for load in stream.loads}
     plain = len(dots) == 1 and all(unpermuted(operand) in loads for operand in (dots[0].a, dots[0].b))
     sums, chained = _most_sums(function)
@@ -136,7 +136,7 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
 def _most_sums(function: Function) -> tuple[int, bool]:
     """Registers of all threads for the accumulators of the loop that has most of them, and whether one has several
     products; what is in no loop counts as one."""
-    loops = [op.body for op in function.walk() if isinstance(op, For)]
+    loops = [loop.body for loop in function.ops_of(For)]
     products = [[_sums(dot) for dot in _products(block)] for block in (function.body, *loops)]
     return max(map(sum, products)), max(map(len, products)) > 1
 
@@ -156,8 +156,7 @@ def tiles_that_pay(function: Function, streams: Sequence[Stream], target: Target
     than one program in all: a single product in tiles that fill an SM."""
     if shared_by_two(function, streams, target, schedule):
         return MANY_TILES
-    products = sum(isinstance(op, Dot) for op in function.walk())
-    return SEVERAL_TILES if products > 1 else None
+    return SEVERAL_TILES if len(function.ops_of(Dot)) > 1 else None
 
 
 def better_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:
@@ -169,7 +168,6 @@ def better_by_two(function: Function, streams: Sequence[Stream], target: Target,
     adds = any(isinstance(op, AtomicRMW) and op.value.type.rank == 2 for op in function.walk())
     few = FEW_ACCUMULATORS * threads_of(schedule.num_warps)
     return adds or any(
-        op.a.type.shape[1] * op.a.type.elem.bytes <= SHORT_DEPTH_BYTES or op.acc.type.size <= few
-        for op in function.walk()
-        if isinstance(op, Dot)
+        dot.a.type.shape[1] * dot.a.type.elem.bytes <= SHORT_DEPTH_BYTES or dot.acc.type.size <= few
+        for dot in function.ops_of(Dot)
     )

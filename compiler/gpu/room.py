@@ -33,8 +33,8 @@ def with_room(schedule: Schedule, function: Function) -> Schedule:
     program was told how many warps it has."""
     if schedule.maxnreg is not None or function.num_warps is not None:
         return schedule
-    products = (_bits(op.acc) for op in function.walk() if isinstance(op, Dot))
-    loops = (op for op in function.walk() if isinstance(op, For) and any(isinstance(o, Dot) for o in op.body.walk()))
+    products = (_bits(dot.acc) for dot in function.ops_of(Dot))
+    loops = (loop for loop in function.ops_of(For) if loop.body.ops_of(Dot))
     bits = max(*products, *(sum(map(_bits, loop.inits)) for loop in loops), 0, 0)
     # Only as it is: what is made of a batch may be made of one product after the other, in few registers.
     stored = [op.value for op in function.walk() if isinstance(op, Store | BlockStore)]

@@ -13,10 +13,12 @@ import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, dataclass_transform, get_type_hints
+from typing import ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 from ..errors import Location, TypeMismatch
 from .types import Element, Tile
+
+OpT = TypeVar("OpT", bound="Op")
 
 
 class Value:
@@ -140,7 +142,7 @@ class Op:
     @property
     def reads(self) -> set[Value]:
         """The operands, and those of all operations in its regions."""
-        return {*self.operands, *(v for block in self.blocks for op in block.walk() for v in op.operands)}
+        return {value for op in self.walk() for value in op.operands}
 
     @property
     def attributes(self) -> dict[str, Attribute]:
@@ -151,6 +153,12 @@ class Op:
     def blocks(self) -> list[Block]:
         """The regions in declaration order; empty for an operation without."""
         return [getattr(self, name) for name in self._block_fields] if self._block_fields else []
+
+    def walk(self) -> Iterator[Op]:
+        """Itself, and every operation in its regions, outer before inner, in order."""
+        yield self
+        for name in self._block_fields:
+            yield from getattr(self, name).walk()
 
     def map_operands(self, replace: Callable[[Value], Value]) -> None:
         """Replace every operand in place. Types must not change."""
@@ -167,9 +175,8 @@ class Op:
 
     def replace_uses(self, replaced: Mapping[Value, Value]) -> None:
         """The same for it and for all operations in its regions."""
-        self.replace_operands(replaced)
-        for block in self.blocks:
-            block.replace_uses(replaced)
+        for op in self.walk():
+            op.replace_operands(replaced)
 
     def clone(self, env: dict[Value, Value], **changes: object) -> Op:
         """A copy whose operands are looked up in ``env`` (missing ones stay); blocks are cloned too.
@@ -252,6 +259,17 @@ class Block:
             for name in op._block_fields:
                 yield from getattr(op, name).walk()
 
+    def ops_of(self, kind: type[OpT]) -> list[OpT]:
+        """All operations of a kind, inner ones too, in order."""
+        return [op for op in self.walk() if isinstance(op, kind)]
+
+    def holder_of(self, op: Op) -> Block:
+        """The block that ``op`` is in, this one or one inside it; raises ValueError where there is none."""
+        for block in self.nest():
+            if op in block.ops:
+                return block
+        raise ValueError(f"{op!r} is not in the block")
+
     def replace_uses(self, replaced: Mapping[Value, Value]) -> None:
         """Let all operations, inner ones too, read the values of ``replaced`` instead of its keys, in place."""
         for op in self.walk():
@@ -299,6 +317,10 @@ class Function:
     def walk(self) -> Iterator[Op]:
         """Every operation of the body, outer before inner, in program order."""
         return self.body.walk()
+
+    def ops_of(self, kind: type[OpT]) -> list[OpT]:
+        """All operations of a kind, in program order."""
+        return self.body.ops_of(kind)
 
     def replace_uses(self, replaced: Mapping[Value, Value]) -> None:
         """Let all operations read the values of ``replaced`` instead of its keys, in place."""

@@ -9,9 +9,10 @@ different parameters are taken to be apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from ...ir.core import Block, Effect, Function, Op, Value
+from ...ir.core import Effect, Function, Op, Value
+from ...ir.slices import backward_slice
 from ...tile import elementwise as ew
 from ...tile.blocks import BlockStore
 from ...tile.control import For
@@ -47,26 +48,13 @@ def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
     reads = [op for op in body.walk() if op.effect is Effect.READ]
     if any(isinstance(op, Load) and op.is_awaited for op in reads):
         return
-    addresses = _made_of(body, [value for op in reads for value in op.operands])
+    addresses = backward_slice([value for op in reads for value in op.operands], body.walk())
     written = arrays.written(body)
     for op in body.ops:
         if not isinstance(op, Load) or op.result.type.rank > 1 or op.result.type.size > most or op in addresses:
             continue
         if may_precede(arrays.of(op.pointer), written) and run_ahead(loop, op.operands, arrays) is not None:
             yield op
-
-
-def _made_of(body: Block, values: Sequence[Value]) -> set[Op]:
-    """The operations of the body, and of blocks in it, that ``values`` are made of."""
-    inside = set(body.walk())
-    needed: set[Op] = set()
-    todo = list(values)
-    while todo:
-        op = todo.pop().op
-        if op is not None and op in inside and op not in needed:
-            needed.add(op)
-            todo += [*op.operands, *(value for inner in op.blocks for o in inner.walk() for value in o.operands)]
-    return needed
 
 
 def _with_early_rows(function: Function, loop: For, rows: list[Load], ahead: Ahead) -> list[Op]:

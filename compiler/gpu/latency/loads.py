@@ -13,10 +13,11 @@ behind the loads before it. What is stored must not be made of what they read, o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ...hardware import REGISTER_BITS
 from ...ir.core import Block, Effect, Function, Op, Value
+from ...ir.slices import backward_slice
 from ...tile.control import For, While
 from ...tile.matmul import Dot
 from ...tile.memory import Barrier, Load, Store
@@ -57,7 +58,7 @@ def _in_order(block: Block) -> Iterator[Op]:
             loads.clear()
         elif loads and isinstance(op, VectorStore):
             since = block.ops[block.ops.index(loads[0]) : block.ops.index(op)]
-            if _made_of(op, since).isdisjoint(loads):
+            if backward_slice(op.operands, since).isdisjoint(loads):
                 yield WarpBarrier()
                 loads.clear()
         yield op
@@ -81,7 +82,7 @@ def _begin(block: Block, carried: int, arrays: Arrays, threads: int) -> None:
             continue
         end = block.ops.index(load)
         between = block.ops[start:end]
-        needed = _made_of(load, between)
+        needed = backward_slice(load.operands, between)
         crossed = [op for op in between if op not in needed]
         if any(op.effect is not Effect.PURE for op in needed):
             continue
@@ -93,28 +94,10 @@ def _begin(block: Block, carried: int, arrays: Arrays, threads: int) -> None:
         start += len(first)
 
 
-def _made_of(load: Op, between: Sequence[Op]) -> set[Op]:
-    """Operations of ``between`` that the load needs."""
-    made = {result: op for op in between for result in op.results}
-    needed: set[Op] = set()
-    open_values = list(load.operands)
-    while open_values:
-        op = made.get(open_values.pop())
-        if op is not None and op not in needed:
-            needed.add(op)
-            open_values += [*op.operands, *(v for inner in _inside(op) for v in inner.operands)]
-    return needed
-
-
-def _inside(op: Op) -> Iterator[Op]:
-    for block in op.blocks:
-        yield from block.walk()
-
-
 def _may_cross(load: Load, op: Op, arrays: Arrays) -> bool:
     """Whether the load may be before ``op``: a store to another array, or what writes nothing and reads what may be
     read at any time."""
-    for one in (op, *_inside(op)):
+    for one in op.walk():
         if isinstance(one, Store):
             if not may_precede(arrays.of(load.pointer), {arrays.of(one.pointer)}):
                 return False

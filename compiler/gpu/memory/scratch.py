@@ -79,7 +79,7 @@ class GpuFunction(Function):
     @property
     def num_slots(self) -> int:
         """Slots of the longest ring; 0 without rings."""
-        return max((op.slots for op in self.walk() if isinstance(op, Pipe)), default=0)
+        return max((pipe.slots for pipe in self.ops_of(Pipe)), default=0)
 
 
 def print_gpu(function: Function, recipe: LaunchRecipe | None = None, *, locations: bool = False) -> str:

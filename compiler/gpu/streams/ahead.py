@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.core import Effect, Op, Value
+from ...ir.slices import backward_slice
 from ...tile.control import For, If, Yield
 from ...tile.memory import Load
 from ..arrays import Arrays
@@ -80,31 +81,14 @@ def run_ahead(loop: For, wanted: Sequence[Value], arrays: Arrays) -> Ahead | Non
 
 
 def _slice(loop: For, wanted: Sequence[Value]) -> set[Op] | None:
-    """The operations of the body, without loops, that ``wanted`` are made of."""
-    inside = set(loop.body.ops)
-    needed: set[Op] = set()
-    todo = list(wanted)
-    while todo:
-        op = todo.pop().op
-        if op is None or op not in inside or op in needed:
-            continue
-        if op.blocks and not isinstance(op, If):
-            return None
-        needed.add(op)
-        todo += _read_by(op)
-    return needed
-
-
-def _read_by(op: Op) -> Iterator[Value]:
-    """The values from outside that ``op`` and what is inside it read."""
-    inside = [inner for block in op.blocks for inner in block.walk()]
-    made = {result for inner in inside for result in inner.results}
-    return (value for reader in (op, *inside) for value in reader.operands if value not in made)
+    """The operations of the body that ``wanted`` are made of; None if there are loops among them."""
+    needed = backward_slice(wanted, loop.body.ops)
+    return None if any(op.blocks and not isinstance(op, If) for op in needed) else needed
 
 
 def _carried(loop: For, wanted: Sequence[Value], ops: set[Op]) -> list[Value]:
     """The loop-carried values among ``wanted`` and what ``ops`` read."""
-    read = {*wanted, *(value for op in ops for value in _read_by(op))}
+    read = {*wanted, *(value for op in ops for value in op.reads)}
     return [value for value in loop.body.args[1:] if value in read]
 
 

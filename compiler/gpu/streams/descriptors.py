@@ -46,7 +46,7 @@ class Descriptors:
         groups = {result for op in function.walk() for result in op.results if rows_of_group(result)}
         self._hopeful = analyze(function, self.parameters.keys() | groups)
         self._promises: dict[Guard, None] = {}
-        loops = (op for op in function.walk() if isinstance(op, For))
+        loops = function.ops_of(For)
         self._bounds = {loop.body.args[0]: [loop.lower, loop.step] for loop in loops}
 
     @property

@@ -102,9 +102,8 @@ class Finder:
             return None
         by_product: dict[Dot, list[Streamed]] = {}
         boxes = [op.result.type for op in loop.body.ops if isinstance(op, BlockLoad)]
-        small = all(is_small(box, self.function.num_warps or 1) for box in boxes) and not any(
-            self.of_warp_group(op) for op in loop.body.walk() if isinstance(op, Dot)
-        )
+        by_threads = not any(map(self.of_warp_group, loop.body.ops_of(Dot)))
+        small = by_threads and all(is_small(box, self.function.num_warps or 1) for box in boxes)
         for op in loop.body.ops:
             source = self._source(op, loop, small=small) if isinstance(op, BlockLoad | Load) else None
             if isinstance(op, BlockLoad | Load) and source is not None:

@@ -60,7 +60,7 @@ class _Expansion:
         if self.slots == 1:
             self._compute(self._fetch_here(), [])
             return
-        block = _block_of(self.function.body, self.loop)
+        block = self.function.body.holder_of(self.loop)
         at = block.ops.index(self.loop)
         before, first = self._prologue()
         block.ops[at : at + 1] = [*before, self._with_fetches(first)]
@@ -176,8 +176,7 @@ def _before_waiting(ops: list[Op], loaded: set[Value]) -> tuple[list[Op], list[O
     before: list[Op] = []
     rest: list[Op] = []
     for op in ops:
-        inside = [op, *(inner for block in op.blocks for inner in block.walk())]
-        if op.results and all(map(_is_short, inside)) and late.isdisjoint(op.reads):
+        if op.results and all(map(_is_short, op.walk())) and late.isdisjoint(op.reads):
             before.append(op)
         else:
             rest.append(op)
@@ -189,14 +188,3 @@ def _is_short(op: Op) -> bool:
     """Whether ``op`` computes, or chooses, no tiles of several axes."""
     pure = op.effect is Effect.PURE or isinstance(op, If | Yield)
     return pure and all(value.type.rank <= 1 for value in (*op.operands, *op.results))
-
-
-def _block_of(block: Block, wanted: Op) -> Block:
-    """The block below ``block`` that holds ``wanted``."""
-    if wanted in block.ops:
-        return block
-    for op in block.ops:
-        for nested in op.blocks:
-            if any(inner is wanted for inner in nested.walk()):
-                return _block_of(nested, wanted)
-    raise ValueError(f"{wanted!r} is not in the function")

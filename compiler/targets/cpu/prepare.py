@@ -61,21 +61,10 @@ def _is_zero(value: Value) -> bool:
 
 def _move_behind(block: Block, dot: matmul.Dot, add: elementwise.Add, acc: Value) -> bool:
     """Put the product where the sum was, accumulating onto ``acc``; False if they are in different blocks."""
-    home = _block_of(block, add)
-    if home is None or dot not in home.ops:
+    home = block.holder_of(add)
+    if dot not in home.ops:
         return False
     home.ops.remove(dot)
     home.ops[home.ops.index(add)] = dot
     dot.acc = acc
     return True
-
-
-def _block_of(block: Block, op: Op) -> Block | None:
-    if op in block.ops:
-        return block
-    for outer in block.ops:
-        for nested in outer.blocks:
-            found = _block_of(nested, op)
-            if found is not None:
-                return found
-    return None

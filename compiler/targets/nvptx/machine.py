@@ -82,7 +82,7 @@ class PtxMachine(PtxMemory):
             if isinstance(op, Roles) and op.resident_ctas:
                 # The registers of a thread follow from it: a CTA's part of those that an SM has.
                 attributes.append(f'"nvvm.minctasm"="{op.resident_ctas}"')
-        loops = [op for op in state.source.walk() if isinstance(op, For)]
+        loops = state.source.ops_of(For)
         few = FEW_OF_RECURRENCES if any(map(_recurs, loops)) else FEW_THREADS
         if loops and state.launched_threads <= few:
             attributes.append('"nvvm.minctasm"="1"')
