@@ -21,7 +21,7 @@ def agree_on_control(function: Function) -> None:
     """Insert :class:`~.ops.Agree` behind such loads, in place."""
     loads = [load for load in function.ops_of(Load) if is_shared_by_threads(load.result)]
     deciding = _deciding(function)
-    if not loads or not deciding or function.num_warps == 1:  # a warp's threads read at the same time
+    if not loads or not deciding or function.warps == 1:  # a warp's threads read at the same time
         return
     arrays = Arrays(function)
     changing = arrays.written(function)

@@ -48,7 +48,7 @@ def structure(work: GpuWork) -> None:
     used = uses(work.function)
     work.guards = structure_accesses(work.function, lambda op: _concerns_products(op, used), work.denied)
     for step in (licm, linearize_induction, licm, cse, dce):
-        work.function = step(work.function)
+        step(work.function)
 
 
 def persist(work: GpuWork) -> None:
@@ -74,9 +74,10 @@ def find_streams(work: GpuWork) -> None:
         elif enough is not None:
             work.guards = (*work.guards, enough)
     if not work.streams:
+        work.function, work.guards = work.plain, ()
         work.persistent = bool(work.schedule.persistent)
-        work.function = make_persistent(work.plain) if work.persistent else work.plain
-        work.guards = ()
+        if work.persistent:
+            make_persistent(work.function)
 
 
 def _find(work: GpuWork) -> None:
@@ -127,7 +128,8 @@ def rotate(work: GpuWork) -> None:
 def expand(work: GpuWork) -> None:
     """Boxes that no ring took become plain accesses again."""
     work.guards = tuple(dict.fromkeys((*work.guards, *align_edges(work.function, work.denied))))
-    work.function = dce(expand_blocks(work.function))
+    expand_blocks(work.function)
+    dce(work.function)
 
 
 def _concerns_products(op: Load | Store, used: dict[Value, list[Op]]) -> bool:

@@ -35,7 +35,7 @@ def _grid_size(op: GridSize) -> list[AxisInfo]:
     return [unknown(op.result.type)._replace(nonnegative=True)]
 
 
-def make_persistent(function: Function) -> Function:
+def make_persistent(function: Function) -> None:
     """Put a loop over all programs of the grid around the body of ``function``, in place."""
     sizes = [GridSize(axis) for axis in range(AXES)]
     plane = ew.Mul(sizes[0].result, sizes[1].result)
@@ -56,7 +56,8 @@ def make_persistent(function: Function) -> Function:
     loop = For(*walk.bounds, inits=(), num_stages=0, unroll=1, body=body)
     body.replace_uses(replaced)
     function.body.ops = [*sizes, plane, total, first, step, *walk.before, loop]
-    return cse(licm(function))
+    licm(function)
+    cse(function)
 
 
 @dataclass(frozen=True, slots=True)

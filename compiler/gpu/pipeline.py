@@ -1,4 +1,10 @@
-"""From tile IR to GPU IR: the steps, in order and by name."""
+"""From tile IR to GPU IR: the steps, in order and by name.
+
+A step takes a :class:`GpuWork`. What it calls takes the function, changes it in place and returns nothing, or what it
+has found out, such as the warps that it added; never the function. That is another one afterwards only where
+``streams`` takes back an earlier one, ``layouts`` emits it anew and ``allocate`` adds places. From the first step on it
+has its number of warps.
+"""
 
 from __future__ import annotations
 

@@ -20,11 +20,10 @@ def verify_gpu(function: FunctionT) -> FunctionT:
         IRError: naming the operation and the layouts.
     """
     verify(function)
-    if function.num_warps is None:
-        raise IRError(f"{function.name} has no number of warps")
+    warps = function.warps
     for op in function.walk():
         for value in (*op.operands, *op.results):
-            _check_value(op, value, function.num_warps)
+            _check_value(op, value, warps)
         problem = problem_of(op)
         if problem:
             layouts = ", ".join(str(v.type) for v in (*op.operands, *op.results))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar, dataclass_transform, get_type_hints
 
-from ..errors import Location, TypeMismatch
+from ..errors import IRError, Location, TypeMismatch
 from .types import Element, Tile
 
 OpT = TypeVar("OpT", bound="Op")
@@ -304,6 +304,13 @@ class Function:
     parameters: list[FunctionParameter] = field(default_factory=list)
     body: Block = field(default_factory=Block)
     num_warps: int | None = None
+
+    @property
+    def warps(self) -> int:
+        """``num_warps`` where the GPU stage has set it; raises IRError where nobody has."""
+        if self.num_warps is None:
+            raise IRError(f"{self.name} has no number of warps")
+        return self.num_warps
 
     def add_parameter(self, name: str, type: Tile, divisibility: int = 1) -> Value:
         """A new last parameter and the argument of the body that stands for it.

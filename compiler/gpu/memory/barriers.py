@@ -63,10 +63,9 @@ class Pending:
         return Pending(set(self.scratch), *({touch.before(loop) for touch in touches} for touches in self.arrays))
 
 
-def insert_barriers(function: Function, allocation: Allocation) -> Function:
+def insert_barriers(function: Function, allocation: Allocation) -> None:
     """Insert ``barrier`` and ``gpu.warp_barrier`` operations where a hazard demands one, in place."""
     _Inserter(function, allocation).block(function.body, Pending(), insert=True)
-    return function
 
 
 class _Inserter:

@@ -62,7 +62,7 @@ class Meetings:
     def by_first_warp(self, op: Access) -> bool:
         """Whether the first warp does it all: it alone writes what all warps hold."""
         if isinstance(op, Load):
-            return self._function.num_warps == 1
+            return self._function.warps == 1
         layout = op.pointer.type.layout
         return layout is None or layout.free_bits("warp") == layout.warps - 1
 

@@ -103,7 +103,7 @@ class Finder:
         by_product: dict[Dot, list[Streamed]] = {}
         boxes = [op.result.type for op in loop.body.ops if isinstance(op, BlockLoad)]
         by_threads = not any(map(self.of_warp_group, loop.body.ops_of(Dot)))
-        small = by_threads and all(is_small(box, self.function.num_warps or 1) for box in boxes)
+        small = by_threads and all(is_small(box, self.function.warps) for box in boxes)
         for op in loop.body.ops:
             source = self._source(op, loop, small=small) if isinstance(op, BlockLoad | Load) else None
             if isinstance(op, BlockLoad | Load) and source is not None:
@@ -167,7 +167,7 @@ class Finder:
         tile = ring_tile(load.result.type, access.axis)
         if tile is None or load.volatile or load.cache not in ("", ".ca", ".cg") or not _pads_with_zeros(load):
             return None
-        threads = threads_of(self.function.num_warps or 1)
+        threads = threads_of(self.function.warps)
         width = min(access.vector, tile.size // threads) * tile.elem.bytes
         if "cp.async" not in self.target.features or width < _SMALLEST_COPY:
             return None

@@ -40,7 +40,7 @@ def expand_roles(function: Function, streams: Sequence[Stream], moves_registers:
     the function as it is, where the producer would need results of the computation or an engine that is not the copy
     engine.
     """
-    warps = function.num_warps or WARPS_PER_GROUP
+    warps = function.warps
     if any(group.engine != "tma" for stream in streams for group in stream.groups):
         return 0
     memory = StreamMemory(readers=warps)

@@ -42,7 +42,7 @@ def put_results(function: Function, descriptors: Descriptors, persistent: bool) 
             array = arrays.accessed(op)
             if array in read or written.count(array) > 1:
                 continue
-            put = _put(op, descriptors, function.num_warps or 1, loops > persistent)
+            put = _put(op, descriptors, function.warps, loops > persistent)
             if put is not None:
                 block.ops[place] = put
                 made = True

@@ -314,7 +314,7 @@ def _build_cuda(
     with work.timed("gpu"):
         gpu = lower_to_gpu(function, variant.target, variant.schedule, frozenset(variant.denied), observe)
     work.num_slots = gpu.num_slots
-    work.num_warps = gpu.num_warps or variant.schedule.num_warps
+    work.num_warps = gpu.warps
     if stop_after == "gpu":
         return
     with work.timed("llvm"):

@@ -114,7 +114,7 @@ class Lowering:
         self.machine = machine
         self.schedule = schedule
         self.allocation = function.allocation
-        self.warps = function.num_warps or schedule.num_warps
+        self.warps = function.warps
         self.used = uses(function)
         self.values: dict[Value, Registers] = {}
         #: Tiles in shared memory: their first byte (i32).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -197,3 +198,18 @@ def test_unknown_steps_are_named() -> None:
     assert "structure, persistent, streams" in str(caught.value.hint)
     with pytest.raises(SignatureError, match="stage 'llvm' has no step 'rings'"):
         compiled("rings", "llvm")
+
+
+def test_what_changes_a_function_does_not_return_it() -> None:
+    """So nobody has to know which of two functions is the changed one."""
+    for path in Path(pipeline.__file__).parent.rglob("*.py"):
+        for made in ast.walk(ast.parse(path.read_text())):
+            if isinstance(made, ast.FunctionDef) and made.returns is not None:
+                takes = {ast.unparse(given.annotation) for given in made.args.args if given.annotation is not None}
+                assert ast.unparse(made.returns) != "Function" or "Function" not in takes, f"{path.name}: {made.name}"
+
+
+def test_a_function_without_warps_is_an_error_of_ours() -> None:
+    with pytest.raises(IRError, match="no number of warps"):
+        _ = Function("f").warps
+    assert Function("f", num_warps=4).warps == 4
