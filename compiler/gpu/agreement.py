@@ -1,4 +1,4 @@
-"""Threads of a program agree on what decides where it goes.
+"""Uniformity: threads of a program agree on what decides where it goes.
 
 Every thread reads a scalar for itself, and every thread that holds a copy of an element. Where another program changes
 the array meanwhile, they may read different values, such as a flag before and after it was set; with these they would

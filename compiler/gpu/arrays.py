@@ -1,4 +1,4 @@
-"""Which array a pointer points into: the kernel parameter that it comes from."""
+"""Alias analysis of pointers: which array one points into, by the kernel parameter that it comes from."""
 
 from __future__ import annotations
 

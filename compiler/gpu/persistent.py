@@ -1,4 +1,4 @@
-"""One program for many tiles: a grid of at most one program per SM, each of which walks over the user's programs.
+"""Persistent kernels: a grid of at most one program per SM, each of which walks over many of the user's programs.
 
 So the copies for the next tile run while the results of this one are written, and what is set up once is set up once.
 It is legal where programs do not wait for each other (:mod:`.legality`).

@@ -1,4 +1,4 @@
-"""The shared memory layout for one conversion: vectors on both sides and no bank conflict where possible.
+"""The shared memory layout for one conversion: vectors on both sides, without bank conflicts where possible.
 
 The tile's index space is cut into vector bits V, bank bits B and segment bits S (offset = V | B | S, lowest first).
 Lanes that access memory together conflict when they differ by an element of span(S), so S must meet the span of

@@ -1,4 +1,4 @@
-"""Moves what a loop does not change out of it, in LLVM text.
+"""Loop-invariant code motion in LLVM text: what a loop does not change moves out of it.
 
 LLVM does that too, but among passes that take half of the time from text to PTX, most of it for combining instructions
 five times over. Once is enough for text whose loops are in order (:func:`.driver.compile_text`), and llvmlite offers

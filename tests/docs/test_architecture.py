@@ -138,3 +138,20 @@ def test_begin_reading_at_is_in_its_folder() -> None:
 )
 def test_what_does_not_exist_is_found_out(name: str) -> None:
     assert not exists(name)
+
+
+def field_words() -> list[tuple[str, str]]:
+    """Each word of the table and each module that it names."""
+    table = TEXT.partition("### The field's words")[2].partition("\n## ")[0]
+    rows = [row.strip("|").split("|") for row in re.findall(r"^\| [a-z].*\|$", table, re.MULTILINE)][1:]
+    return [
+        (word.strip(), path)
+        for words, _, where in rows
+        for word in words.split(",")
+        for path in re.findall(r"`([^`]+)`", where)
+    ]
+
+
+@pytest.mark.parametrize(("word", "path"), field_words())
+def test_a_search_for_the_words_of_the_field_finds_the_module(word: str, path: str) -> None:
+    assert word in (ROOT / path).read_text(encoding="utf-8").partition("\n")[0].lower()

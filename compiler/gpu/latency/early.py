@@ -1,4 +1,4 @@
-"""Rows and single numbers that loops around products read come an iteration early, in registers.
+"""Prefetching: rows and single numbers that loops around products read come an iteration early, in registers.
 
 What an iteration adds to a product, or scales it by, is a row of numbers beside the tiles, or one number: read when it
 is needed it would keep the threads waiting for memory at each step, which the tiles, fetched ahead, do not. Gradients

@@ -1,4 +1,4 @@
-"""Products of warp groups that are under way while other work is done: where each one is waited for.
+"""Async waits: products of warp groups go on while other work is done, up to where each one is waited for.
 
 wgmma is asynchronous: its accumulators, and the memory that it reads, are its own until a wait. A wait stands as late
 as possible: before the first operation that needs the result, before memory is written that a product in flight may

@@ -1,4 +1,4 @@
-"""Tiles that are read beside products are asked for together.
+"""Instruction scheduling of loads: tiles that are read beside products are asked for together.
 
 Products and conversions between layouts make threads wait for each other, and an assembler moves no load across that:
 where each tile is read just before it is used, a program waits for memory once a tile. Here the loads of a block come

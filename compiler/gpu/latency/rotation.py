@@ -1,4 +1,4 @@
-"""Loops of chained products, turned so that one product of an iteration is done in the next one.
+"""Software pipelining of products: loops of chained ones, turned so that one is done in the next iteration.
 
 Attention multiplies queries by keys, takes exponents of the scores, and multiplies these by values. One after the
 other, the tensor cores wait for the exponents. So the last product is left for the next iteration, where it does not

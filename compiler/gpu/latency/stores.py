@@ -1,4 +1,4 @@
-"""Results of an iteration leave while its products are under way.
+"""Instruction scheduling of stores: results of an iteration leave while its products are under way.
 
 A loop that hands a state on, as those of linear attention do, writes the state before it multiplies it. Where that
 stands, threads would arrange the numbers for memory, which they wait for each other for, before the tensor cores have

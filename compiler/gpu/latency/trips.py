@@ -1,4 +1,4 @@
-"""How often a loop runs at most, where its bounds tell. Attention's loop over the keys on the diagonal::
+"""Trip counts: how often a loop runs at most, where its bounds tell. Attention's loop over the diagonal's keys::
 
     for start in range(min(first, N) // 64 * 64, min(first + 128, N), 64)
 

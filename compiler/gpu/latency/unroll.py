@@ -1,4 +1,4 @@
-"""Short loops without their turns: how many loads are on their way decides how long a program waits for memory.
+"""Loop unrolling: short loops without their turns, as loads that are on their way together are one wait for memory.
 
 A loop that is known to run a few times leaves none, whether it records or not. Of one that only loads and computes,
 ``GROUP`` iterations become one turn, and the loads of those that there are not any more are masked off::

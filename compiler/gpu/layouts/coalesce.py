@@ -1,4 +1,4 @@
-"""Which layout a global memory access wants: neighbouring threads on neighbouring addresses, in wide vectors."""
+"""Memory coalescing: the layout that a global access wants, neighbouring threads on neighbours, in wide vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values exist once, which may be computed again wherever another layout is wanted, and where the former live.
+"""Layout assignment and rematerialisation: where values that exist once live, and which others are made on demand.
 
 Tiles that meet in elementwise operations, in loop-carried positions or in the branches of an ``if`` form a family, and
 a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else

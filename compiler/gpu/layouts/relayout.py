@@ -1,5 +1,4 @@
-"""Re-emits a tile function with layouts: the demand for a layout travels from where values are used to where they are
-made.
+"""Layout propagation: re-emits a function with layouts; demands travel from uses of values to where they are made.
 
 Every operation is visited once, in order. What exists once is emitted in its home layout (see :mod:`.homes`); what is
 cheap is emitted when somebody asks for it, in the layout asked for; views pass the question on to their operand. A

@@ -1,4 +1,4 @@
-"""Which dots run on tensor cores, and the layouts that this asks for."""
+"""Instruction selection for products: which dots run on tensor cores, and the layouts that this asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inserts the barriers that keep a program's operations in order across its threads.
+"""Barrier insertion at hazards: what keeps a program's operations in order across its threads.
 
 A program is sequential for its author, so a thread may not overwrite what another one still has to read. Two memories
 matter: shared memory, where scratch may lie on what others still read, other scratch or a ring that has just become

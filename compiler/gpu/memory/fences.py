@@ -1,4 +1,4 @@
-"""Fences where slots are filled through one proxy and read through the other.
+"""Memory fences where slots are filled through one proxy and read through the other.
 
 The copy engine and wgmma go to shared memory through the asynchronous proxy, ordinary instructions through the generic
 one (PTX ISA, "Proxies"). Two accesses of different proxies are in order only with a proxy fence between them, also

@@ -1,4 +1,4 @@
-"""How long things in shared memory are needed, and places that those share which are never needed at once.
+"""Liveness of what is in shared memory, and places that those share which are never needed at once.
 
 Time is program order: an operation in a loop happens throughout the outermost loop around it, for the loop comes round.
 A ring is needed from the function's beginning, where a producer begins to fill it, until the last loop that is fed from

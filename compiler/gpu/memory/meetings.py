@@ -1,4 +1,4 @@
-"""Where threads meet in arrays: whether two of them may touch the same element, each by an operation of its own.
+"""Alias analysis between threads: whether two may touch the same element, each by an operation of its own.
 
 They do not if the addresses cannot be equal, as far as strides and masks tell (:mod:`...tile.access`), or if equal
 addresses belong to elements that one thread holds in both tiles. Elements of one tile are taken to lie apart.

@@ -1,4 +1,4 @@
-"""Shared memory: how much each operation needs, and where it lies.
+"""Shared memory allocation: how much each operation needs, and where it lies.
 
 Pipes keep their place for the whole program, rings as long as a loop may be fed from them, tiles that later operations
 read until the last has (see :mod:`.lifetimes`, which says why that is safe). Scratch lives as long as its operation: it

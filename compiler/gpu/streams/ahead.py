@@ -1,4 +1,4 @@
-"""The part of a loop that decides where it reads: what has to run ahead of the rest for copies to be begun early."""
+"""Backward slice of a loop's addresses: what has to run ahead of the rest for copies to be begun early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams in one group of threads: copies for later iterations are begun before the products of this one.
+"""Software pipelining in one group of threads: copies for later iterations begin before the products of this one.
 
 With ``slots`` slots, ``slots - 1`` iterations are fetched ahead: a prologue fills that many slots, and each iteration
 begins the fetch for the iteration ``slots - 1`` later into the slot that the one before it has read. The barrier after

@@ -1,4 +1,4 @@
-"""The shared memory of streams. Loops that follow each other bring tiles of the same form through the same rings."""
+"""Multi-buffering: the shared memory of streams. Loops that follow each other share the rings of tiles of one form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams in warp groups with different roles: a producer brings tiles, consumers compute.
+"""Warp specialisation: streams in warp groups with different roles. A producer brings tiles, consumers compute.
 
 The producer is what is left of the function when copies take the place of the loads, all other effects are dropped and
 dead code is removed: what decides where boxes lie. The consumers are the function with slots in place of the loads.

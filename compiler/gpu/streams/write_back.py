@@ -1,4 +1,4 @@
-"""Results of products through the copy engine: stores that run while the next tile is computed."""
+"""Epilogues through the copy engine: stores of products that run while the next tile is computed."""
 
 from __future__ import annotations
 

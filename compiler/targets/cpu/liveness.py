@@ -1,4 +1,4 @@
-"""When tile values die: reads are counted down as consumers are emitted, and scratch is reused."""
+"""Liveness of tile values: reads are counted down as consumers are emitted, and scratch is reused."""
 
 from __future__ import annotations
 

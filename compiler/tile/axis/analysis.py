@@ -1,4 +1,4 @@
-"""The forward dataflow: every operation once, loops until their carried values are stable."""
+"""Dataflow analysis, forward: every operation once, loops until their carried values are stable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead code: what no effect depends on goes, down to single loop-carried values and branch results."""
+"""Dead code elimination by liveness: what no effect depends on goes, down to single carried values and results."""
 
 from __future__ import annotations
 
