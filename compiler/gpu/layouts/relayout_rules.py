@@ -1,6 +1,6 @@
 """How each operation with a wish about layouts is re-emitted; everything else follows the general case.
 
-Importing this module registers the rules."""
+One that stays what it is is cloned, so that its attributes come along. Importing this module registers the rules."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _reduction_layout(state: Relayout, inputs: tuple[Value, ...], axis: int) -> 
 def _reduce(state: Relayout, reduce: Reduce) -> None:
     layout = _reduction_layout(state, reduce.inputs, reduce.axis)
     inputs = tuple(state.demand(v, layout) for v in reduce.inputs)
-    made = Reduce(inputs, reduce.axis, reduce.combine.clone({}))
+    made = reduce.clone({}, inputs=inputs)
     if made.results[0].type.rank:
         kept = slice_layout(layout, reduce.axis)
         for result in made.results:
@@ -176,7 +176,7 @@ def _scan(state: Relayout, scan: Scan) -> None:
     first = scan.inputs[0]
     layout = scan_layout(first.type.shape, scan.axis, state.warps, state.natural(first))
     inputs = tuple(state.demand(v, layout) for v in scan.inputs)
-    made = Scan(inputs, scan.axis, scan.reverse, scan.combine.clone({}))
+    made = scan.clone({}, inputs=inputs)
     for result in made.results:
         result.type = result.type.with_layout(layout)
     state.emit(made, scan)
@@ -186,7 +186,7 @@ def _scan(state: Relayout, scan: Scan) -> None:
 def _histogram(state: Relayout, histogram: Histogram) -> None:
     layout = state.natural(histogram.x)
     mask = state.demand(histogram.mask, layout) if histogram.mask is not None else None
-    made = Histogram(state.demand(histogram.x, layout), histogram.bins, mask)
+    made = histogram.clone({}, x=state.demand(histogram.x, layout), mask=mask)
     made.result.type = made.result.type.with_layout(state.homes.layout(histogram.result))
     state.emit(made, histogram)
 
@@ -195,7 +195,7 @@ def _histogram(state: Relayout, histogram: Histogram) -> None:
 def _map(state: Relayout, op: MapElementwise) -> None:
     layout = state.homes.layout(op.results[0])
     inputs = tuple(state.demand(v, layout) for v in op.inputs)
-    state.emit(MapElementwise(inputs, op.body.clone({})), op)
+    state.emit(op.clone({}, inputs=inputs), op)
 
 
 def _assembly(state: Relayout, op: InlineAssembly) -> None:
@@ -211,7 +211,7 @@ for _kind in (InlineAssembly, EffectfulAssembly):
 def _gather(state: Relayout, gather: Gather) -> None:
     src = state.demand(gather.src, state.natural(gather.src))
     index = state.demand(gather.index, state.homes.layout(gather.result))
-    state.emit(Gather(src, index, gather.axis), gather)
+    state.emit(gather.clone({}, src=src, index=index), gather)
 
 
 # Matrix products ---------------------------------------------------------------------------------------------
@@ -259,18 +259,19 @@ def _cast(state: Relayout, value: Value, to: Tile) -> Value:
 
 @_rule(RingBuffer)
 def _ring(state: Relayout, op: RingBuffer) -> None:
-    state.emit(RingBuffer(op.tile, op.slots), op)
+    state.emit(op.clone({}), op)
 
 
 @_rule(Slot)
 def _slot(state: Relayout, op: Slot) -> None:
-    state.emit(Slot(state.demand(op.ring, None), state.demand(op.pipe, None)), op)
+    state.emit(op.clone({}, ring=state.demand(op.ring, None), pipe=state.demand(op.pipe, None)), op)
 
 
 @_rule(Deposit)
 def _deposit(state: Relayout, op: Deposit) -> None:
     value = state.demand(op.value, state.natural(op.value))
-    state.emit(Deposit(state.demand(op.ring, None), state.demand(op.pipe, None), value), op)
+    made = op.clone({}, ring=state.demand(op.ring, None), pipe=state.demand(op.pipe, None), value=value)
+    state.emit(made, op)
 
 
 @_rule(Fetch)
@@ -313,10 +314,7 @@ def _parts(put: Put, layout: LinearLayout) -> int:
 def _roles(state: Relayout, op: Roles) -> None:
     producer = state.nested(op.producer, [], [])
     consumer = state.nested(op.consumer, [], [])
-    state.emit(
-        Roles(op.producer_warps, op.resident_ctas, op.producer_registers, op.consumer_registers, producer, consumer),
-        op,
-    )
+    state.emit(op.clone({}, producer=producer, consumer=consumer), op)
 
 
 # Control flow ------------------------------------------------------------------------------------------------
@@ -333,7 +331,7 @@ def _for(state: Relayout, loop: For) -> None:
     inits = tuple(state.demand(v, t.layout) for v, t in zip(loop.inits, carried, strict=True))
     lower, upper, step = (state.demand(v, None) for v in (loop.lower, loop.upper, loop.step))
     body = state.nested(loop.body, [lower.type, *carried], carried)
-    state.emit(For(lower, upper, step, inits, loop.num_stages, loop.unroll, body), loop)
+    state.emit(loop.clone({}, lower=lower, upper=upper, step=step, inits=inits, body=body), loop)
 
 
 @_rule(While)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...hardware import LANES
 from ...ir.types import Element
 from ...tile.reduction import Scan
 from .convert import shuffle_from
@@ -22,7 +23,7 @@ class Lanes:
         self.elements: list[Element] = [v.type.elem for v in op.inputs]
         self.count, self.step = count, step
         self.reverse = op.reverse
-        self.lane = state.text.op(f"and i32 {state.thread}, 31")
+        self.lane = state.text.op(f"and i32 {state.thread}, {LANES - 1}")
         shifted = state.text.op(f"lshr i32 {state.thread}, {step.bit_length() - 1}")
         number = state.text.op(f"and i32 {shifted}, {count - 1}")
         self.number = state.text.op(f"sub i32 {count - 1}, {number}") if op.reverse else number
@@ -77,7 +78,7 @@ class Lanes:
         """The item of the lane with which the scan ends."""
         if self.count == 1:
             return item
-        first = self.state.text.op(f"and i32 {self.lane}, {31 - self.step * (self.count - 1)}")
+        first = self.state.text.op(f"and i32 {self.lane}, {LANES - 1 - self.step * (self.count - 1)}")
         end = 0 if self.reverse else self.step * (self.count - 1)
         return self._from(item, self.state.text.op(f"or i32 {first}, {end}"))
 
@@ -85,7 +86,7 @@ class Lanes:
         """The item of the lane with this number (i32)."""
         text = self.state.text
         place = text.op(f"sub i32 {self.count - 1}, {number}") if self.reverse else number
-        first = text.op(f"and i32 {self.lane}, {31 - self.step * (self.count - 1)}")
+        first = text.op(f"and i32 {self.lane}, {LANES - 1 - self.step * (self.count - 1)}")
         offset = text.op(f"mul i32 {place}, {self.step}")
         return self._from(item, text.op(f"or i32 {first}, {offset}"))
 
