@@ -24,6 +24,13 @@ REGISTER_FILE = 64 * 1024
 #: Bytes that a thread reads or writes at once, at most, in any memory, and to which their address is aligned then (PTX
 #: ISA, "ld": v4.b32; "cp.async": 16). Rows of the matrices of ldmatrix are as long, and so is what swizzles move.
 VECTOR_BYTES = 16
+#: Shared memory: its banks, the bytes that each gives at once, and those of all, one wave.
+BANKS = 32
+BANK_BYTES = 4
+WAVE_BYTES = BANKS * BANK_BYTES
+#: Bytes that caches move at once, and those that have one tag.
+SECTOR_BYTES = 32
+LINE_BYTES = 128
 #: Bytes to which the copy engine wants the array, all its strides but the innermost, and where a box begins in a row
 #: aligned: with a start between, it stops with an illegal instruction (CUDA driver API, cuTensorMapEncodeTiled; seen on
 #: an H100).

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from deuteron.compiler.hardware import LANES
 from deuteron.compiler.target import LIMITS, MultiprocessorLimits
 
 #: What runs out first: "blocks" and "threads" are the multiprocessor's own limits.
 Limiter: TypeAlias = Literal["registers", "shared memory", "threads", "blocks"]
 
-WARP = 32
 #: Registers are handed out to warps in units, and belong to one of four parts of the multiprocessor.
 REGISTER_UNIT, PARTITIONS = 256, 4
 
@@ -38,7 +38,7 @@ def occupancy(arch: str, *, threads: int, registers: int, shared_bytes: int) -> 
     limits = LIMITS.get(arch)
     if limits is None or threads < 1:
         return None
-    warps = -(-threads // WARP)
+    warps = -(-threads // LANES)
     fitting: list[tuple[int, Limiter]] = [
         (limits.blocks, "blocks"),
         (limits.warps // warps, "threads"),
@@ -52,7 +52,7 @@ def occupancy(arch: str, *, threads: int, registers: int, shared_bytes: int) -> 
 def _warps_by_registers(limits: MultiprocessorLimits, registers: int) -> int:
     if registers < 1:
         return limits.warps
-    of_a_warp = -(-registers * WARP // REGISTER_UNIT) * REGISTER_UNIT
+    of_a_warp = -(-registers * LANES // REGISTER_UNIT) * REGISTER_UNIT
     return limits.registers // PARTITIONS // of_a_warp * PARTITIONS
 
 

@@ -9,15 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..hardware import VECTOR_BYTES
+from ..hardware import BANK_BYTES, BANKS, VECTOR_BYTES, WAVE_BYTES
 from .f2 import Echelon, LayoutError, span_of
 from .linear import LinearLayout
 from .shared import SharedLayout
-
-#: Shared memory: its banks, the bytes that each gives at once, and those of all.
-BANKS = 32
-BANK_BYTES = 4
-WAVE_BYTES = BANKS * BANK_BYTES
 
 
 @dataclass(frozen=True, slots=True)

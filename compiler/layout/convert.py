@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..hardware import REGISTER_BITS
 from .f2 import Echelon, LayoutError
 from .linear import LinearLayout
-from .shuffle import SHUFFLE_BITS, WarpShuffle, plan_shuffle
+from .shuffle import WarpShuffle, plan_shuffle
 from .swizzle import SharedMemory, plan_shared_memory
 
 BARRIER_COST = 32
@@ -84,5 +85,5 @@ def _register_indices(source: LinearLayout, result: LinearLayout) -> tuple[int, 
 
 def _shuffle_cost(plan: WarpShuffle, element_bits: int) -> int:
     """A shuffle takes as long as a wavefront (cost 2, and 1 to issue), a select half of that."""
-    instructions = 2 if element_bits > SHUFFLE_BITS else 1
+    instructions = 2 if element_bits > REGISTER_BITS else 1
     return instructions * (3 * plan.shuffles + plan.selects)

@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..hardware import REGISTER_BITS
 from .f2 import Echelon, combine, span_of
 from .linear import LinearLayout
 from .transform import remove_register_broadcast, unique_registers
-
-SHUFFLE_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ def plan_shuffle(source: LinearLayout, result: LinearLayout, element_bits: int) 
 
 def _packable(left: Sequence[int], right: Sequence[int], element_bits: int) -> list[int]:
     """Register bases that both sides share, as many as fit a 32-bit shuffle."""
-    room = (SHUFFLE_BITS // max(8, element_bits)).bit_length() - 1
+    room = (REGISTER_BITS // max(8, element_bits)).bit_length() - 1
     return [basis for basis in left if basis in right][: max(0, room)]
 
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..hardware import VECTOR_BYTES
+from ..hardware import BANK_BYTES, VECTOR_BYTES
 from .access import (
-    BANK_BYTES,
     SharedAccess,
     build_access,
     element_bytes_of,

@@ -13,15 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from deuteron.compiler.hardware import BANK_BYTES, BANKS, LANES, LINE_BYTES, SECTOR_BYTES
 from deuteron.compiler.targets.interpreter.numbers import Array
 
 from .record import AccessKind, RecordedAccess, RecordedArray, RecordedLaunch
-
-WARP = 32
-SECTOR_BYTES = 32
-LINE_BYTES = 128
-BANKS = 32
-BANK_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +113,7 @@ def bank_conflicts(shape: Sequence[int], size: int, active: Array) -> tuple[int,
 def _degree(order: Array, size: int, active: Array) -> int:
     """The worst bank of the worst warp, when warps take elements in ``order``."""
     chosen = active[order]
-    groups, places = np.flatnonzero(chosen) // WARP, order[chosen] * size
+    groups, places = np.flatnonzero(chosen) // LANES, order[chosen] * size
     if not len(places):
         return 0
     words = [(places + byte) // BANK_BYTES for byte in range(0, max(size, 1), BANK_BYTES)]
@@ -152,7 +147,7 @@ def _of_operation(launch: RecordedLaunch, number: int, accesses: Sequence[Record
     tile = len(accesses[0].active)
     addresses = np.concatenate([access.addresses for access in accesses])[active]
     # A tile's last group may be short: groups do not go on in the next execution.
-    groups = np.concatenate([np.arange(tile) // WARP + i * -(-tile // WARP) for i in range(len(accesses))])[active]
+    groups = np.concatenate([np.arange(tile) // LANES + i * -(-tile // LANES) for i in range(len(accesses))])[active]
     programs = np.repeat([access.program for access in accesses], tile)[active]
     masks = {access.active.tobytes(): access.active for access in accesses}
     worst = [bank_conflicts(operation.shape, operation.size, mask) for mask in masks.values()]

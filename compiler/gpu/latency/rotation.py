@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...hardware import threads_of
+from ...hardware import REGISTER_BITS, threads_of
 from ...ir.core import Block, Effect, Function, Op, Value, uses
 from ...ir.types import Tile
 from ...layout import SharedLayout
@@ -129,7 +129,7 @@ class _Late:
     def registers(self, threads: int) -> int:
         """Of a thread, for the accumulators and for the operand, of which there are two for a while where it is handed
         on in registers."""
-        operand = (1 + len(self.handed_on)) * self.operand.type.size * self.operand.type.elem.bytes // 4
+        operand = (1 + len(self.handed_on)) * self.operand.type.size * self.operand.type.elem.bits // REGISTER_BITS
         return (self.sums + operand) // threads
 
 
@@ -156,7 +156,7 @@ def _chained(loop: For, first: Dot, last: Dot, place: int, readers: dict[Value, 
     if around is None:
         return None
     rest = [op for op in ops if op not in around]
-    needed = _needed(first.operands, rest[: rest.index(first)], set(loop.body.args[1:]))
+    needed = _needed(first.operands, rest[: rest.index(first)], set(loop.carried))
     if needed is None or not _depends(last.a, first, ops) or last.a.type.elem.bits > 16:
         return None
     sums = first.acc.type.size + last.acc.type.size
@@ -165,7 +165,7 @@ def _chained(loop: For, first: Dot, last: Dot, place: int, readers: dict[Value, 
 
 def _prepared(loop: For, dot: Dot, place: int, readers: dict[Value, list[Op]]) -> _Late | None:
     """The only product, if threads make its right operand of what lies in rings, as of weights of few bits."""
-    ops, carried = loop.body.ops, loop.body.args[1:]
+    ops, carried = loop.body.ops, loop.carried
     around = _with_its_slot(dot, dot.a, ops, readers)
     operand = unpermuted(dot.b)
     if around is None or dot.acc is not carried[place] or len(readers[dot.acc]) != 1:

@@ -129,7 +129,7 @@ class _Turns:
 
         body = Block()
         turn = body.add_argument(length.type, "turn")
-        carried = tuple(body.add_argument(value.type, value.name) for value in loop.body.args[1:])
+        carried = tuple(body.add_argument(value.type, value.name) for value in loop.carried)
         self.out = body.ops
         done = self._add(ew.Mul(turn, span))
         start = self._add(ew.Add(loop.lower, self._as(done, self.type)))

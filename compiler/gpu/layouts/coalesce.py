@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ...hardware import VECTOR_BYTES
+from ...hardware import SECTOR_BYTES, VECTOR_BYTES
 from ...ir.core import Value
 from ...ir.types import Tile
 from ...layout import LinearLayout, SharedLayout, coalesced, contiguous_registers
@@ -13,9 +13,6 @@ from ...tile.axis import AxisFacts
 from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ..asynchronous import FetchTile
 from ..ops import VectorUpdate
-
-#: Bytes that the caches move at once.
-SECTOR_BYTES = 32
 
 MemoryOp = Load | Store | AtomicRMW | AtomicCAS
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...hardware import VECTOR_BYTES
+from ...hardware import VECTOR_BYTES, WAVE_BYTES
 from ...layout import (
     LayoutError,
     LinearLayout,
@@ -23,7 +23,7 @@ from ...layout import (
     shared_linear,
     shared_swizzled,
 )
-from ...layout.access import WAVE_BYTES, element_bytes_of
+from ...layout.access import element_bytes_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def _slice(loop: For, wanted: Sequence[Value]) -> set[Op] | None:
 def _carried(loop: For, wanted: Sequence[Value], ops: set[Op]) -> list[Value]:
     """The loop-carried values among ``wanted`` and what ``ops`` read."""
     read = {*wanted, *(value for op in ops for value in op.reads)}
-    return [value for value in loop.body.args[1:] if value in read]
+    return [value for value in loop.carried if value in read]
 
 
 def _is_steady(op: Op, arrays: Arrays, written: set[Value | None]) -> bool:

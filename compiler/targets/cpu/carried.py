@@ -38,7 +38,7 @@ def offset_carried_tiles(block: Block, op: control.For, replaced: dict[Value, Va
     if not steps:
         return op, []
     new = _Rewrite(list(op.inits), list(end.values), Block([op.body.args[0]]))
-    for index, arg in enumerate(op.body.args[1:]):
+    for index, arg in enumerate(op.carried):
         if index in steps:
             _carry_offset(new, op, index, arg, replaced)
         else:

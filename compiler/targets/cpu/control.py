@@ -179,14 +179,14 @@ def lower_for(low: CpuLowering, op: control.For) -> None:
     low.live.define(op.body.args)
     seen = e.cast("trunc", index, lower.value.element)
     low.scalars[op.body.args[0]] = Uniform(seen, 0, None, min(lower.divisor, step.divisor))
-    slots.bind(low, op.body.args[1:])
+    slots.bind(low, op.carried)
     following = _region(low, op.body, slots)
     following_index = e.binary("add", index, stride)
     blocks.jump(header)
     latch = blocks.here
     _phis(low, header, slots, [(inits, before), (following, latch)])
     blocks.phi(header, index, [(first, before), (following_index, latch)])
-    slots.unbind(low, op.body.args[1:])
+    slots.unbind(low, op.carried)
     low.live.leave_loop()
     blocks.enter(after)
     slots.finish(low, op.results)
@@ -247,14 +247,14 @@ def lower_while(low: CpuLowering, op: control.While) -> None:
     blocks.jump(header)
     blocks.enter(header)
     low.live.enter_loop()
-    slots.bind(low, op.before.args)
+    slots.bind(low, op.carried)
     low.run(op.before)
     end = op.before.terminator
     if not isinstance(end, control.Condition):
         raise op.fail("the first region must end in a condition")
     condition = low.scalar(end.condition).value
     passed = _leave(low, slots, end.values)
-    slots.unbind(low, op.before.args)
+    slots.unbind(low, op.carried)
     blocks.branch(condition, body, after)
     blocks.enter(body)
     handed = Slots([p if v is None else v for p, v in zip(slots.values, passed, strict=True)])

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
+from ...hardware import REGISTER_BITS
 from ...ir.core import Value
 from ...ir.types import F8E4M3, F8E5M2
 from ...tile.control import Condition, For, If, While, Yield, handed_on
 from ...tile.elementwise import Constant
 from .lowering import RULES, Lowering, rule
 from .registers import Registers, canonical_of, register_type
-from .vectors import WORD_BITS, define_words, packed_words
+from .vectors import define_words, packed_words
 
 _AS_IT_IS = '!{!"llvm.loop.unroll.disable"}'
 
@@ -95,7 +96,7 @@ class _Header:
 
 
 def _per_word(value: Value) -> int:
-    return WORD_BITS // value.type.elem.bits
+    return REGISTER_BITS // value.type.elem.bits
 
 
 def _travels_in_words(value: Value) -> bool:
@@ -127,7 +128,7 @@ def _for(state: Lowering, op: For) -> None:
     state.begin(head)
     header = _Header(state, before)
     header.chunk.append(f"  {index} = phi {index_type} [{lower}, %{before}], [{following}, %{latch}]")
-    for init, argument, packed in zip(op.inits, op.body.args[1:], words, strict=True):
+    for init, argument, packed in zip(op.inits, op.carried, words, strict=True):
         header.carry(init, argument, packed)
     go_on = _in_range(state, op, index, upper, step)
     text.do(f"br i1 {go_on}, label %{body}, label %{after}")
@@ -142,7 +143,7 @@ def _for(state: Lowering, op: For) -> None:
     text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
 
     state.begin(after)
-    for result, argument in zip(op.results, op.body.args[1:], strict=True):
+    for result, argument in zip(op.results, op.carried, strict=True):
         state.values[result] = state.values[argument]
         if argument in state.words:
             state.words[result] = state.words[argument]
@@ -183,7 +184,7 @@ def _while(state: Lowering, op: While) -> None:
     text.do(f"br label %{head}")
     state.begin(head)
     header = _Header(state, before)
-    for init, argument in zip(op.inits, op.before.args, strict=True):
+    for init, argument in zip(op.inits, op.carried, strict=True):
         header.carry(init, argument)
     state.lower_block(op.before)
     end = op.before.terminator

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...hardware import REGISTER_BITS
 from ...ir.core import Value
 from ...ir.types import Element, Pointer
 from .lowering import Lowering
 from .registers import Registers, memory_type, register_type
-
-WORD_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +38,14 @@ def groups_of(registers: Registers, vector: int) -> list[int]:
 def words_of(element: Element, vector: int) -> Words:
     """How ``vector`` elements (at most 16 bytes) travel."""
     bits = 8 * element.bytes
-    if bits >= WORD_BITS:
+    if bits >= REGISTER_BITS:
         name = "i64" if isinstance(element, Pointer) else register_type(element)
         return Words(element, vector, vector, name)
     total = bits * vector
     if total <= 16:
         # GPUs have no 8-bit registers: a lone byte sits in a 16-bit one.
         return Words(element, vector, 1, "i16")
-    return Words(element, vector, total // WORD_BITS, "i32")
+    return Words(element, vector, total // REGISTER_BITS, "i32")
 
 
 def pack(state: Lowering, words: Words, values: Sequence[str]) -> list[str]:

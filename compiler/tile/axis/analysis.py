@@ -61,7 +61,7 @@ def _for(op: For, facts: AxisFacts) -> None:
     )
 
     def once(carried: Sequence[AxisInfo]) -> list[AxisInfo]:
-        facts.known.update(zip(op.body.args[1:], carried, strict=True))
+        facts.known.update(zip(op.carried, carried, strict=True))
         _block(op.body, facts)
         return _yielded(op.body, facts)
 
@@ -70,7 +70,7 @@ def _for(op: For, facts: AxisFacts) -> None:
 
 def _while(op: While, facts: AxisFacts) -> None:
     def once(carried: Sequence[AxisInfo]) -> list[AxisInfo]:
-        facts.known.update(zip(op.before.args, carried, strict=True))
+        facts.known.update(zip(op.carried, carried, strict=True))
         _block(op.before, facts)
         facts.known.update(zip(op.body.args, _yielded(op.before, facts), strict=True))
         _block(op.body, facts)

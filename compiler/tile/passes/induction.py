@@ -34,7 +34,7 @@ def _linearize(loop: For) -> None:
         return
     emit = _Emit(loop, int(step.value), [])
     replaced: dict[Value, Value] = {}
-    for argument, init, value in zip(loop.body.args[1:], loop.inits, end.values, strict=True):
+    for argument, init, value in zip(loop.carried, loop.inits, end.values, strict=True):
         if argument.type.is_integer and not argument.type.rank:
             growth = _growth(loop, argument, value)
             if growth:

@@ -80,7 +80,7 @@ class _Unroller:
         middle = self.add(Add(loop.lower, self.add(Mul(whole, group))))
         body = Block()
         start = body.add_argument(loop.lower.type, loop.body.args[0].name)
-        carried = [body.add_argument(a.type, a.name) for a in loop.body.args[1:]]
+        carried = [body.add_argument(a.type, a.name) for a in loop.carried]
         indices = [start]
         for i in range(1, loop.unroll):
             offset = Constant(i * self.step, loop.lower.type)
