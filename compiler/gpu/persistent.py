@@ -26,6 +26,7 @@ from ..tile.program import NumPrograms, ProgramId
 from .arrays import READS
 from .asynchronous import GridSize
 
+#: Axes of a grid.
 AXES = 3
 
 

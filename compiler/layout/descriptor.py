@@ -14,6 +14,7 @@ from functools import lru_cache
 from .f2 import LayoutError
 from .shared import SharedLayout, shared_tensor_core
 
+#: Bytes of a row of a swizzle atom, the widest first: the more, the fewer bank conflicts.
 SWIZZLES = (128, 64, 32)
 #: Rows of a swizzle atom.
 ATOM_ROWS = 8

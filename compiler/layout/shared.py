@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..hardware import VECTOR_BYTES
 from .construct import row_major
 from .f2 import LayoutError, LinearMap, combine, log2_exact
 from .linear import Coordinates, flatten, unflatten
 
+#: Bytes after which address bits are XORed into the number of a chunk (PTX ISA, "Tensor swizzling modes").
 SWIZZLE_SPAN_BYTES = 128
 _FORM = re.compile(r"#sh\[([0-9x]+);([0-9.,]*)\]")
 
@@ -127,8 +129,8 @@ def shared_tensor_core(
     panel = swizzle_bytes * 8 // element_bits
     if len(sizes) < 2 or sizes[axes[0]] < panel:
         raise LayoutError(f"rows of {sizes} are shorter than a {swizzle_bytes}-byte swizzle panel")
-    chunk = max(1, 128 // element_bits)
-    return _swizzled(sizes, axes, panel, chunk, SWIZZLE_SPAN_BYTES // swizzle_bytes, swizzle_bytes // 16)
+    chunk = max(1, VECTOR_BYTES * 8 // element_bits)
+    return _swizzled(sizes, axes, panel, chunk, SWIZZLE_SPAN_BYTES // swizzle_bytes, swizzle_bytes // VECTOR_BYTES)
 
 
 @lru_cache(maxsize=1024)
