@@ -9,9 +9,11 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 
 #: What moves the cursor, changes colours or titles, or reorders what was printed: control characters except tabulators
 #: and the ends of lines, separators and directions of Unicode, and halves of surrogate pairs, which cannot be encoded.
-_COMMANDS = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
-)
+_CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+_COMMANDS = re.compile(rf"[{_CONTROLS}\ud800-\udfff]|\r(?!\n)")
+#: What :func:`printable_line` leaves as it is, in the words of JSON Schema. Halves of surrogate pairs are no part of it:
+#: to JavaScript a letter beyond 2^16 is two of them.
+LINE_PATTERN = rf"^[^\t\r\n{_CONTROLS}]*$"
 _LINES = re.compile(r"[\t\r\n]")
 
 

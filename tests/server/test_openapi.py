@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -123,3 +123,19 @@ def test_a_405_names_every_method_of_the_address(client: TestClient, document: d
 def test_the_document_is_made_once(settings: Settings, open_client: Callable[..., TestClient]) -> None:
     client = open_client(settings)
     assert client.app.openapi() is client.app.openapi()  # type: ignore[attr-defined]
+
+
+@relaxed
+@given(
+    st.one_of(
+        st.text(min_size=1, max_size=20), st.text("a\x00\t\n\r\x7f\x90\u061c\u200e\u202e\u2069\U0001f600é ", min_size=1)
+    )
+)
+@example("a\x90")
+@example("\U0001f600")
+def test_the_pattern_of_names_of_tokens_is_what_is_taken(client: TestClient, name: str) -> None:
+    document = client.get("/openapi.json").json()
+    pattern = document["components"]["schemas"]["TokenBody"]["properties"]["name"]["pattern"]
+    answer = client.post("/v1/tokens", json={"name": name, "scopes": ["read"]})
+    taken = re.search(pattern, name) is not None
+    assert answer.status_code == (201 if taken else 400 if "\0" in name else 422), answer.text
