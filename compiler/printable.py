@@ -11,8 +11,8 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 #: and the ends of lines, separators and directions of Unicode, and halves of surrogate pairs, which cannot be encoded.
 _CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _COMMANDS = re.compile(rf"[{_CONTROLS}\ud800-\udfff]|\r(?!\n)")
-#: What :func:`printable_line` leaves as it is, in the words of JSON Schema. Halves of surrogate pairs are no part of it:
-#: to JavaScript a letter beyond 2^16 is two of them.
+#: What :func:`printable_line` leaves as it is, in words of JSON Schema. Halves of surrogate pairs are no part of it: to
+#: JavaScript a letter beyond 2^16 is two of them.
 LINE_PATTERN = rf"^[^\t\r\n{_CONTROLS}]*$"
 _LINES = re.compile(r"[\t\r\n]")
 
