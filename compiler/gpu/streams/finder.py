@@ -37,7 +37,7 @@ _SMALLEST_COPY = 4
 #: filled by copies than by way of registers.
 FEWEST_SLOTS = 2
 #: More slots where the product before still reads one when the operand of the next product is made. 4096^3 with int8
-#: weights in tiles of 128 by 128 takes 541 us with two slots, 320 with three and 285 with four (one H200,
+#: weights in tiles of 128 by 128 takes 540 us with two slots, 319 with three and 287 with four (one H200,
 #: benchmarks/results/2026-11-28-h200-pairs/slots.txt).
 SLOTS_IN_USE = 1
 #: Bytes that the accesses have at least by which threads move small boxes; narrower ones are too many.
