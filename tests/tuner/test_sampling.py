@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -118,6 +119,28 @@ def test_first_look_outlasts_a_disturbance(monkeypatch: pytest.MonkeyPatch) -> N
 
     look = first_look(Stopwatch(device, cold=True), waking, best_ns=1e5)
     assert not look.hopeless and look.interval.median == 1e5
+
+
+def test_first_look_at_long_kernels_ends_when_their_time_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within one percent after ten milliseconds, else after fifty."""
+    device = SimulatedDevice()
+    simulated_time(monkeypatch, device)
+
+    def looked_at(swing: float) -> tuple[int, float]:
+        turns = itertools.cycle([1.0, 1 + swing, 1 - swing])
+
+        def launch() -> None:
+            device.now += 1.5e6 * next(turns)
+
+        began = device.now
+        look = first_look(Stopwatch(device, cold=True), launch, best_ns=1.4e6)
+        assert look.interval.low <= 1.5e6 <= look.interval.high
+        return look.interval.samples, device.now - began
+
+    steady, soon = looked_at(0.002)
+    assert 5 <= steady <= 8 and soon >= 1e7
+    shaky, late = looked_at(0.03)
+    assert shaky >= 30 and late >= 4.5e7
 
 
 def test_rounds_visit_every_candidate_in_changing_order_with_a_warm_up() -> None:

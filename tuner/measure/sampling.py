@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from .measurement import TimingProtocol
-from .statistics import MIN_PAIRS, Interval, median_interval
+from .statistics import MIN_PAIRS, Interval, is_precise, median_interval
 from .stopping import next_look
 
 Launch: TypeAlias = Callable[[], None]
@@ -112,8 +112,9 @@ class FirstLook:
 
 
 def first_look(stopwatch: Stopwatch, launch: Launch, best_ns: float | None) -> FirstLook:
-    """Time a candidate roughly, for :data:`SCREEN_LEAST_SECONDS` at least. Gives up after half of them if all samples
-    so far, two at least, are :data:`HOPELESS` times slower than ``best_ns``, the fastest median so far."""
+    """Time a candidate roughly, for :data:`SCREEN_LEAST_SECONDS` at least and then until its median is known precisely
+    or much has been seen. Gives up after half of them if all samples so far, two at least, are :data:`HOPELESS` times
+    slower than ``best_ns``, the fastest median so far."""
     launches = stopwatch.launches_per_sample(launch)
     samples: list[float] = []
     began = time.perf_counter()
@@ -123,17 +124,16 @@ def first_look(stopwatch: Stopwatch, launch: Launch, best_ns: float | None) -> F
         hopeless = best_ns is not None and min(samples) > HOPELESS * best_ns
         if hopeless and len(samples) >= 2 and spent >= SCREEN_LEAST_SECONDS / 2:
             return FirstLook(median_interval(samples), True)
-        if _seen_enough(len(samples), spent):
+        if _seen_enough(samples, spent):
             return FirstLook(median_interval(samples), False)
 
 
-def _seen_enough(samples: int, seconds: float) -> bool:
-    """Whether a first look is over: short kernels take many samples, long ones few."""
-    return (
-        (samples >= SCREEN_MAX_SAMPLES and seconds >= SCREEN_LEAST_SECONDS)
-        or (samples >= SCREEN_MIN_SAMPLES and seconds > SCREEN_SECONDS)
-        or (samples >= 3 and seconds > SCREEN_LIMIT_SECONDS)
-    )
+def _seen_enough(samples: Sequence[float], seconds: float) -> bool:
+    """Whether a first look is over: short kernels take many samples, long ones few, and fewer where they agree."""
+    taken = len(samples)
+    if taken >= SCREEN_MIN_SAMPLES and seconds >= SCREEN_LEAST_SECONDS:
+        return taken >= SCREEN_MAX_SAMPLES or seconds > SCREEN_SECONDS or is_precise(median_interval(samples))
+    return taken >= 3 and seconds > SCREEN_LIMIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
