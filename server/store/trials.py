@@ -142,14 +142,18 @@ class Trials:
 
     def decided(self, job_id: str, shape: str, dtype: str) -> list[str]:
         """Bodies of the newest trials of the races and finals of a search, in the order of arrival."""
-        query = (
-            select(TrialRow.body)
-            .where(TrialRow.job_id == job_id, TrialRow.phase.in_(("race", "final")))
-            .where(TrialRow.shape == shape, TrialRow.dtype == dtype)
-            .order_by(TrialRow.sequence.desc())
-            .limit(_MOST_DECIDED)
-        )
-        return [row.body for row in self.connection.execute(query)][::-1]
+        found: list[tuple[int, str]] = []
+        # Each phase for itself: of both together SQLite reads the whole job backwards.
+        for phase in ("race", "final"):
+            query = (
+                select(TrialRow.sequence, TrialRow.body)
+                .where(TrialRow.job_id == job_id, TrialRow.phase == phase)
+                .where(TrialRow.shape == shape, TrialRow.dtype == dtype)
+                .order_by(TrialRow.sequence.desc())
+                .limit(_MOST_DECIDED)
+            )
+            found += [(row.sequence, row.body) for row in self.connection.execute(query)]
+        return [body for _, body in sorted(found)[-_MOST_DECIDED:]]
 
     def timings(self, job_id: str, *, limit: int) -> list[ScreenedTime]:
         """Screened trials of a job that worked, in the order of arrival, at most ``limit``, without their bodies."""

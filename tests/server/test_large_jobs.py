@@ -17,6 +17,7 @@ from deuteron.server.dispatch.ingest import Delivery
 from deuteron.server.models import EventRow, TrialRow
 from deuteron.server.pages import charts, parameters, trial_list
 from deuteron.server.store import NewJob, NewTrial, ServiceStore
+from deuteron.server.store import trials as trials_module
 from deuteron.tuner import Interval, Trial
 from deuteron.tuner.events import TrialFinished
 from deuteron.tuner.measure.measurement import Measurement, TimingProtocol
@@ -47,7 +48,7 @@ def add_job(store: ServiceStore, trials: int) -> str:
         rows.append(
             {
                 "job_id": job_id, "trial_id": trial.id, "phase": trial.phase, "sequence": sequence, "attempt": 1,
-                "dtype": "f32", "shape": text, "status": trial.status, "bound": None, "best": False,
+                "dtype": "f32", "shape": text, "status": trial.status, "bound": None, "best": sequence <= 2,
                 "median_ns": trial.time_ns.median if trial.time_ns else None,
                 "body": json.dumps(trial.to_json()), "recorded_at": now,
             }
@@ -141,6 +142,28 @@ def test_a_delivery_costs_no_more_in_a_large_job(client: TestClient, store: Serv
         with store.read() as tx:
             assert tx.jobs.get(job_id).screened == 1, "those put there at once were not counted"
     assert 0 < taken[1] < 1.5 * taken[0] + 20
+
+
+def test_what_is_learnt_of_a_search_is_read_of_a_large_job_alike(
+    client: TestClient, store: ServiceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials_module, "MOST_LOOKED_AT", 100)
+    steps = Steps()
+    sa.event.listen(store.database.engine, "connect", steps.attach)
+    store.database.engine.dispose()
+    jobs = {trials: add_job(store, trials) for trials in (SMALL, LARGE)}
+    with store.read() as tx:
+        searches = tx.trials.searches("softmax", "a" * 64)
+        assert [search.job_id for search in searches] == 2 * [jobs[LARGE]] + 2 * [jobs[SMALL]]
+        fastest, decided = [], []
+        for search in searches:
+            steps.taken = 0
+            assert len(tx.trials.fastest(search, limit=20)) == 20
+            fastest.append(steps.taken)
+            assert tx.trials.decided(search.job_id, search.shape, search.dtype) == []
+            decided.append(steps.taken - fastest[-1])
+    for taken in (fastest, decided):
+        assert max(taken[:2]) < 1.5 * min(taken[2:]) + 20, f"{[STEP * count for count in taken]} instructions"
 
 
 def test_the_best_so_far_is_always_drawn(
