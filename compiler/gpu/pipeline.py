@@ -22,6 +22,7 @@ from .agreement import agree_on_control
 from .atomics import find_updates
 from .latency.flight import let_fly
 from .latency.loads import begin_loads, keep_loads_first
+from .latency.operand_writes import write_operands_early
 from .latency.stores import delay_stores
 from .latency.unroll import unroll_short_loops
 from .layouts import relayout_rules
@@ -74,7 +75,8 @@ def agree(work: GpuWork) -> None:
 
 
 def await_products(work: GpuWork) -> None:
-    """Wait for products where their results are needed."""
+    """Wait for products where their results are needed, and bring operands in time."""
+    write_operands_early(work.function, threads_of(work.schedule.num_warps))
     work.takes_room = let_fly(work.function, roomy=work.roomy)
 
 

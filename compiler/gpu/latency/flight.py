@@ -13,8 +13,7 @@ where there is none left, products are waited for.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.core import Block, Effect, Function, Op, Value, uses
@@ -36,6 +35,7 @@ from ..asynchronous import (
 )
 from ..memory.scratch import scratch_bytes, tile_bytes
 from ..ops import ConvertLayout
+from .operand_writes import writes_tile
 
 #: Bytes of operands that are written before they are needed.
 MOST_EARLY_BYTES = 16 * 1024
@@ -89,16 +89,21 @@ def _bring_operands(block: Block) -> bool:
         else:
             out.append(op)
             made.update(op.results)
-    for op, following in itertools.pairwise(out):
-        if isinstance(op, ConvertLayout) and _is_written(op) and _is_written(following):
+    for number, op in enumerate(out):
+        if isinstance(op, ConvertLayout) and writes_tile(op) and _is_finished_later(op, out[number + 1 :]):
             op.unfinished = True
     block.ops = out
     return early
 
 
-def _is_written(op: Op) -> bool:
-    """Whether ``op`` writes a tile from registers to shared memory."""
-    return isinstance(op, ConvertLayout) and op.to.shared is not None and op.x.type.shared is None
+def _is_finished_later(write: ConvertLayout, following: Sequence[Op]) -> bool:
+    """Whether another tile is written before anyone reads this one: threads then wait for each other once."""
+    for op in following:
+        if writes_tile(op):
+            return True
+        if op.effect not in (Effect.PURE, Effect.READ) or write.result in op.reads:
+            return False
+    return False
 
 
 #: What fills another slot of a ring than those that products read (:mod:`..streams.multistage`).

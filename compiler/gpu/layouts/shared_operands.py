@@ -8,14 +8,17 @@ from ...ir.types import Scalar, Tile
 from ...layout import (
     LinearLayout,
     SharedLayout,
+    SharedMemory,
     contiguous_registers,
     matrix_descriptor,
+    plan_conversion,
     shared_tensor_core,
     widest_swizzle,
 )
 from ...tile.shape import Permute
 from ..asynchronous import SharedView
 from ..ops import ConvertLayout
+from .reduction import bits_of
 from .relayout import Relayout
 from .views import unpermuted
 
@@ -23,16 +26,23 @@ from .views import unpermuted
 def first_operand(state: Relayout, value: Value, fragments: LinearLayout) -> Value:
     """Operand A: where it lies if that is shared memory; from registers if this loop has just computed it.
 
-    What stays the same over a loop goes to shared memory once, for its registers are better used by the accumulator.
+    What stays the same over a loop goes to shared memory once, for its registers are better used by the accumulator;
+    what would pass through shared memory on its way to the registers stays there.
     """
     seen = _in_shared(state, value, 1)
     if seen is not None:
         return seen
     root = unpermuted(value)
     known = state.made(root)
-    if known is not None and state.depth_of(root) < state.depth:
+    if known is not None and (state.depth_of(root) < state.depth or _passes_memory(state, value, fragments)):
         return shared_operand(state, value, k_axis=1)
     return state.demand(value, fragments)
+
+
+def _passes_memory(state: Relayout, value: Value, fragments: LinearLayout) -> bool:
+    """Whether threads hold ``value`` in a way from which shuffles do not make fragments."""
+    bits = bits_of(value.type)
+    return isinstance(plan_conversion(state.natural(value), fragments, bits), SharedMemory)
 
 
 def shared_operand(state: Relayout, value: Value, k_axis: int) -> Value:
