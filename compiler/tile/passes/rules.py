@@ -111,6 +111,23 @@ def reassociate(op: e.Binary, new: Rewriter) -> Replacement:
     return None if both is None else new(type(op)(inner.lhs, new(e.Constant(both, op.rhs.type))))
 
 
+@rule(e.Add, e.Sub)
+def add_up_constants(op: e.Binary, new: Rewriter) -> Replacement:
+    """(x + a) - b -> x + (a - b) for constants a, b, and so where both or the first are subtracted, on integers; where
+    the sum is less than zero it is subtracted"""
+    inner = op.lhs.op
+    if not isinstance(inner, e.Add | e.Sub) or not op.lhs.type.is_integer:
+        return None
+    a, b = constant_of(inner.rhs), constant_of(op.rhs)
+    if a is None or b is None or isinstance(inner, e.Add) and isinstance(op, e.Add):
+        return None
+    total = (int(a) if isinstance(inner, e.Add) else -int(a)) + (int(b) if isinstance(op, e.Add) else -int(b))
+    if op.rhs.type.scalar.wrap(abs(total)) != abs(total):
+        return None
+    kind = e.Add if total >= 0 else e.Sub
+    return new(kind(inner.lhs, new(e.Constant(abs(total), op.rhs.type))))
+
+
 @rule(e.Mul)
 def mul_one(op: e.Mul, new: Rewriter) -> Replacement:
     """x * 1.0 -> x, 1.0 * x -> x"""

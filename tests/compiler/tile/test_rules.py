@@ -57,6 +57,20 @@ CASES: dict[str, list[tuple[list[str], list[str]]]] = {
         ([i32("k", 3), i32("j", 4), "%s = add %x %k : i32", "%r = add %s %j : i32"],
          [i32("0", 7), "%r = add %x %0 : i32", "%r"]),
     ],
+    "add_up_constants": [
+        ([i32("k", 3), i32("j", 3), "%s = add %x %k : i32", "%r = sub %s %j : i32"], ["%x"]),
+        ([i32("k", 3), i32("j", 4), "%s = add %x %k : i32", "%r = sub %s %j : i32"],
+         [i32("0", 1), "%r = sub %x %0 : i32", "%r"]),
+        ([i32("k", 3), i32("j", 4), "%s = sub %x %k : i32", "%r = add %s %j : i32"],
+         [i32("0", 1), "%r = add %x %0 : i32", "%r"]),
+        ([i32("k", 3), i32("j", 4), "%s = sub %x %k : i32", "%r = sub %s %j : i32"],
+         [i32("0", 7), "%r = sub %x %0 : i32", "%r"]),
+        # 200 is no int8
+        (["%k = constant {value = 100, type = i8} : i8", "%s = sub %g %k : i8", "%r = sub %s %k : i8"],
+         ["%k = constant {value = 100, type = i8} : i8", "%s = sub %g %k : i8", "%r = sub %s %k : i8", "%r"]),
+        ([f32("k", "3.0"), "%s = add %f %k : f32", "%r = sub %s %k : f32"],
+         [f32("k", "3.0"), "%s = add %f %k : f32", "%r = sub %s %k : f32", "%r"]),
+    ],
     "mul_one": [([f32("k", "1.0"), "%r = mul %k %f : f32"], ["%f"])],
     "div_one": [([f32("k", "1.0"), "%r = div %f %k {precise = False} : f32"], ["%f"])],
     "small_power": [
