@@ -90,18 +90,18 @@ def _bring_operands(block: Block) -> bool:
             out.append(op)
             made.update(op.results)
     for number, op in enumerate(out):
-        if isinstance(op, ConvertLayout) and writes_tile(op) and _is_finished_later(op, out[number + 1 :]):
+        if isinstance(op, ConvertLayout) and writes_tile(op) and _is_finished_later(out[number + 1 :]):
             op.unfinished = True
     block.ops = out
     return early
 
 
-def _is_finished_later(write: ConvertLayout, following: Sequence[Op]) -> bool:
-    """Whether another tile is written before anyone reads this one: threads then wait for each other once."""
+def _is_finished_later(following: Sequence[Op]) -> bool:
+    """Whether another tile is written before anyone reads any: threads then wait for each other once."""
     for op in following:
         if writes_tile(op):
             return True
-        if op.effect not in (Effect.PURE, Effect.READ) or write.result in op.reads:
+        if op.effect not in (Effect.PURE, Effect.READ) or any(value.type.shared is not None for value in op.reads):
             return False
     return False
 

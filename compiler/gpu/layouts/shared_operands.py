@@ -54,7 +54,7 @@ def shared_operand(state: Relayout, value: Value, k_axis: int) -> Value:
     to = value.type.in_shared_memory(_layout_for(value.type, held.type.layout, k_axis))
     convert = ConvertLayout(held, to)
     convert.location = value.op.location if value.op is not None else None
-    if state.made(value) is not None:
+    if state.made(unpermuted(value)) is not None:
         return state.convert_beside(value, convert)
     state.append(convert)
     return convert.result

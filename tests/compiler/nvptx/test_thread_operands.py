@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Wgmma
+from deuteron.compiler.gpu.latency.operand_writes import writes_tile
 from deuteron.compiler.gpu.ops import ConvertLayout, VectorLoad
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.memory import Barrier
@@ -84,3 +85,46 @@ def test_operands_are_written_in_turns_where_registers_are_short(from_text: Call
     small = next(op for op in made_of(from_text, "fp16", "small").gpu("cuda:90a").walk() if isinstance(op, For))
     order = [type(op) for op in small.body.ops if isinstance(op, VectorLoad | ConvertLayout)]
     assert order == [VectorLoad, VectorLoad, ConvertLayout, ConvertLayout], "both are asked for at once"
+
+
+TWICE = """
+def twice(a, b, c, d, K, an, bn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    first = tl.zeros((BM, BN), tl.float32)
+    second = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        rows = (start + k)[:, None]
+        x = tl.load(a + rows * an + m[None, :], mask=rows < K, other=0).T
+        y = tl.load(b + rows * bn + n[None, :], mask=rows < K, other=0)
+        z = tl.load(b + rows * bn + BN + n[None, :], mask=rows < K, other=0)
+        first = tl.dot(x, y, first)
+        second = tl.dot(x, z, second)
+    tl.store(c + m[:, None] * BN + n[None, :], first)
+    tl.store(d + m[:, None] * BN + n[None, :], second)
+"""
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("blocks", [(64, 64, 32), (128, 128, 32)])
+def test_two_products_read_one_transposed_tile(
+    from_text: Callable[..., Any], simulated: Callable[..., Any], blocks: tuple[int, int, int], stages: int
+) -> None:
+    constants = dict(zip(("BM", "BN", "BK"), blocks, strict=True))
+    bm, bn, bk = blocks
+    signature = {
+        **dict.fromkeys("ab", "*fp16:16"),
+        **dict.fromkeys("cd", "*fp32:16"),
+        **dict.fromkeys(("K", "an", "bn"), "i32"),
+    }
+    made = from_text(TWICE, signature, constants, 8, num_stages=stages)
+    loop = next(op for op in made.gpu("cuda:90a").walk() if isinstance(op, For))
+    written = [op for op in loop.body.ops if writes_tile(op)]
+    assert len(written) == 3 and [op.unfinished for op in written] == [True, True, False], "threads wait once"
+    rng = np.random.default_rng(bm)
+    k = 2 * bk + 3
+    a, b = (rng.integers(-4, 5, (k, n + 3)).astype(np.float16) for n in (bm, 2 * bn))
+    c, d = (np.full((bm, bn), 77, np.float32) for _ in range(2))
+    simulated(made, (1, 1), [a, b, c, d, k, bm + 3, 2 * bn + 3])
+    x = a[:, :bm].T.astype(np.float64)
+    np.testing.assert_array_equal(c, x @ b[:, :bn].astype(np.float64))
+    np.testing.assert_array_equal(d, x @ b[:, bn : 2 * bn].astype(np.float64))
