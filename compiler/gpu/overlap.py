@@ -86,9 +86,9 @@ def _find(work: GpuWork) -> None:
     bring_rows_early(work.function, threads_of(work.schedule.num_warps))
     facts = analyze(work.function)
     work.descriptors = Descriptors(work.function, facts, work.denied)
-    slots = work.schedule.num_stages
+    asked, most = work.schedule.num_stages, work.limits.slots
     finder = Finder(
-        work.function, facts, work.target, work.descriptors, slots, work.limit, lambda dot: _of_warp_group(work, dot)
+        work.function, facts, work.target, work.descriptors, asked, most, lambda dot: _of_warp_group(work, dot)
     )
     work.streams = finder.run()
 

@@ -20,6 +20,7 @@ from ..target import Target
 from ..tile.axis import analyze
 from .agreement import agree_on_control
 from .atomics import find_updates
+from .attempts import AttemptLimits, Fits, TooLarge, next_limits
 from .latency.flight import let_fly
 from .latency.loads import begin_loads, keep_loads_first
 from .latency.operand_writes import write_operands_early
@@ -40,9 +41,6 @@ from .work import GpuWork
 
 #: The modules whose rules say how operations take layouts; importing them registers the rules.
 RULES = (relayout_rules,)
-
-#: More slots than any schedule asks for.
-MOST_SLOTS = 64
 
 Step = Callable[[GpuWork], None]
 #: Called with the name of each step and what it left. Steps that are repeated with shorter rings are seen again.
@@ -77,7 +75,7 @@ def agree(work: GpuWork) -> None:
 def await_products(work: GpuWork) -> None:
     """Wait for products where their results are needed, and bring operands in time."""
     write_operands_early(work.function, threads_of(work.schedule.num_warps))
-    work.takes_room = let_fly(work.function, roomy=work.roomy)
+    work.spared_waits = let_fly(work.function, spare_waits=work.limits.spare_waits)
 
 
 def place(work: GpuWork) -> None:
@@ -151,26 +149,28 @@ def lower_to_gpu(
         raise OutOfResources("threads", threads, MOST_THREADS, hint="use 32 warps or fewer")
     require_legal(schedule, function, target.kind)
     schedule = with_room(schedule, function)
-    limit, crowded, roomy = MOST_SLOTS, True, True
+    limits = AttemptLimits()
     while True:
-        work = GpuWork(function.clone(), target, schedule, denied, limit, roomy)
+        work = GpuWork(function.clone(), target, schedule, denied, limits)
         work.function.num_warps = schedule.num_warps
         try:
             for name, step in PIPELINE:
                 step(work)
                 observe(name, work)
         except OutOfResources:
-            if work.takes_room:
-                roomy = False
-            elif work.slots:
-                limit = work.slots - 1
-            else:
+            following = next_limits(limits, TooLarge(work.slots, work.spared_waits))
+            if following is None:
                 raise
-            continue
-        fewer = None
-        if crowded and not work.producer_warps:
-            total = work.placed.allocation.total
-            fewer = slots_for_another_cta(work.streams, total, work.registers, schedule, target)
-        if fewer is None:
-            return work.placed
-        limit, crowded = fewer, False
+        else:
+            following = next_limits(limits, Fits(_slots_for_another_cta(work)))
+            if following is None:
+                return work.placed
+        limits = following
+
+
+def _slots_for_another_cta(work: GpuWork) -> int | None:
+    """What :class:`Fits` has of it; None where a producer fills the rings, which keep their slots."""
+    if work.producer_warps:
+        return None
+    total = work.placed.allocation.total
+    return slots_for_another_cta(work.streams, total, work.registers, work.schedule, work.target)

@@ -18,15 +18,10 @@ from ..target import Target
 from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
+from .estimates import FEW_ACCUMULATORS, LEAST_REGISTERS, OTHER_REGISTERS, SHORT_DEPTH_BYTES, TURNED_PRODUCTS
 from .layouts.views import unpermuted
 from .streams.plan import Stream
 
-#: About how many registers a thread has beside those of accumulators: operands, addresses, masks.
-OTHER_REGISTERS = 80
-#: Those of a consumer that finds its operands in shared memory: addresses, counters, what is on its way out.
-LEAST_REGISTERS = 40
-#: Accumulators of a thread, up to which a warp group's products are too short to hide what is between them.
-FEW_ACCUMULATORS = 16
 #: What a program must have to do before one that walks over tiles pays: if an SM can hold all of its tiles at the same
 #: time, those are done sooner. Of 256 tiles of 128 by 128 in 2048^3 on an H100 with 132 SMs 0.89 of the time, of 128
 #: tiles in 1024^3 0.87 to 0.91 (benchmarks/results/2026-11-25-h100-tiles, tiles.json).
@@ -34,10 +29,6 @@ MANY_TILES = Guard(PROGRAMS, "least", 3)
 #: The same where an SM holds one CTA: with no more programs than SMs, walks save nothing, and pairs of programs leave
 #: half of the SMs idle (1.8 of the time of attention; 2026-11-26-h100-last, walks.txt).
 SEVERAL_TILES = Guard(PROGRAMS, "least", 2)
-#: Products of a loop up to which one of them runs while threads work on the result of the other.
-TURNED_PRODUCTS = 2
-#: Inner dimension of a product, after which the tensor cores have caught up with the copies of their CTA.
-SHORT_DEPTH_BYTES = 64
 
 
 def economised(stream: Stream, target: Target, schedule: Schedule, *, refilled: bool = True) -> Stream:

@@ -19,12 +19,7 @@ from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import Store
 from ..tile.shape import Join, Permute, Reshape
-
-#: With more warps than these a thread has fewer than 128 registers, and a CTA holds no more than before.
-MOST_WARPS = 16
-#: With more warps than these a batch has to be of twice the registers: less of it may be better in local memory than
-#: with more warps (see FEW_WARPS in runtime/variant/pipeline.py).
-FEW_WARPS = 2
+from .estimates import FEW_WARPS, MOST_WARPS
 
 
 def with_room(schedule: Schedule, function: Function) -> Schedule:

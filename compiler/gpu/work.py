@@ -10,6 +10,7 @@ from ..launch_recipe import Guard, LaunchRecipe
 from ..options import Schedule
 from ..target import Target
 from ..tile.memory import GridWait
+from .attempts import AttemptLimits
 from .memory.scratch import GpuFunction
 from .streams.descriptors import Descriptors
 from .streams.plan import Stream
@@ -19,9 +20,9 @@ from .streams.plan import Stream
 class GpuWork:
     """``function`` is what the next step takes; steps change or replace it.
 
-    ``producer_warps``: those that were added to copy. ``persistent``: programs walk over tiles. ``limit``: slots that a
-    ring may have at most. ``roomy``: whether products may go on at the cost of shared memory;
-    ``takes_room``: some do. ``plain``: the function without block accesses, for those that have no use of them;
+    ``producer_warps``: those that were added to copy. ``persistent``: programs walk over tiles. ``limits``: what may be
+    made use of. ``spared_waits``: some were, at the cost of shared memory.
+    ``plain``: the function without block accesses, for those that have no use of them;
     ``single``: the function for one tile, where it was made persistent without being asked. ``streams`` and the
     ``descriptors`` of their boxes are found before they are expanded. ``registers``: about how many a thread has in a
     loop of several products that is fed from rings, else 0. ``placed``: the function once its shared memory has places.
@@ -31,8 +32,7 @@ class GpuWork:
     target: Target
     schedule: Schedule
     denied: frozenset[Guard]
-    limit: int
-    roomy: bool
+    limits: AttemptLimits
     plain: Function = field(init=False)
     single: Function | None = None
     descriptors: Descriptors = field(init=False)
@@ -42,7 +42,7 @@ class GpuWork:
     registers: int = 0
     producer_warps: int = 0
     persistent: bool = False
-    takes_room: bool = False
+    spared_waits: bool = False
 
     @property
     def recipe(self) -> LaunchRecipe:

@@ -20,15 +20,15 @@ ALLOWED = {
     "deuteron": {"compiler", "profiler", "tuner", "server", "migrations"},
 }
 
-#: What each folder of the GPU stage may import of the others. All know the operations of the stage, and which arrays
-#: they concern; steps beside the folders may import any.
+#: What each folder of the GPU stage may import of the others. All know the operations of the stage, which arrays they
+#: concern and what is estimated; steps beside the folders may import any.
 GPU_STAGE = {
     "layouts": set(),
     "streams": {"layouts"},
     "memory": {"layouts"},
     "latency": {"layouts", "streams", "memory"},
 }
-GPU_VOCABULARY = {"arrays", "asynchronous", "ops"}
+GPU_VOCABULARY = {"arrays", "asynchronous", "estimates", "ops"}
 
 #: Web and database packages stay out of what must run on a GPU machine that has none of them.
 SERVICE_PACKAGES = {

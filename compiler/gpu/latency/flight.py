@@ -41,18 +41,18 @@ from .operand_writes import writes_tile
 MOST_EARLY_BYTES = 16 * 1024
 
 
-def let_fly(function: Function, *, roomy: bool = True) -> bool:
+def let_fly(function: Function, *, spare_waits: bool = True) -> bool:
     """Put the waits of ``function`` where they are needed, in place. Whether some are spared at the cost of shared
-    memory; only if ``roomy``."""
+    memory; only if ``spare_waits``."""
     used = uses(function)
     replaced: dict[Value, Value] = {}
     takes_room = False
     for block, in_loop in list(_blocks(function.body, False)):
         if any(isinstance(op, Wgmma) for op in block.ops):
-            takes_room |= roomy and _bring_operands(block)
-            flight = _Flight(block, roomy or in_loop, used, replaced)
+            takes_room |= spare_waits and _bring_operands(block)
+            flight = _Flight(block, spare_waits or in_loop, used, replaced)
             flight.run()
-            takes_room |= roomy and not in_loop and flight.takes_room
+            takes_room |= spare_waits and not in_loop and flight.takes_room
     for op in function.body.walk():
         if not isinstance(op, Await):
             op.replace_operands(replaced)

@@ -22,13 +22,9 @@ from ...tile.control import For, While
 from ...tile.matmul import Dot
 from ...tile.memory import Barrier, Load, Store
 from ..arrays import Arrays
+from ..estimates import CARRIED_REGISTERS, HELD_REGISTERS
 from ..ops import VectorLoad, VectorStore, WarpBarrier
 from ..streams.ahead import may_precede
-
-#: Registers of a thread, at most, for tiles that have come early, or have not left yet (:mod:`.stores`).
-HELD_REGISTERS = 48
-#: Registers of a thread that a block with products has for these and for what its loop carries.
-ROOM = 152
 
 
 def begin_loads(function: Function, threads: int) -> None:
@@ -74,7 +70,7 @@ def registers_of(value: Value, threads: int) -> int:
 def _begin(block: Block, carried: int, arrays: Arrays, threads: int) -> None:
     if not any(isinstance(op, Dot) for op in block.ops):
         return
-    left = min(HELD_REGISTERS, ROOM - carried)
+    left = min(HELD_REGISTERS, CARRIED_REGISTERS - carried)
     start = 0
     for load in [op for op in block.ops if isinstance(op, Load) and not op.is_awaited and op.result.type.rank]:
         registers = registers_of(load.result, threads)

@@ -12,8 +12,9 @@ from ...hardware import REGISTER_BITS
 from ...ir.core import Block, Function, Op
 from ...tile.control import For
 from ..asynchronous import Wgmma
+from ..estimates import CARRIED_REGISTERS, HELD_REGISTERS
 from ..ops import ConvertLayout, VectorLoad
-from .loads import HELD_REGISTERS, ROOM, registers_of
+from .loads import registers_of
 
 
 def write_operands_early(function: Function, threads: int) -> None:
@@ -22,7 +23,7 @@ def write_operands_early(function: Function, threads: int) -> None:
     for loop in [op for op in function.walk() if isinstance(op, For)]:
         if any(isinstance(op, Wgmma) for op in loop.body.ops):
             carried = sum(registers_of(value, threads) for value in loop.inits)
-            _write_early(loop.body, min(HELD_REGISTERS, ROOM - carried), threads)
+            _write_early(loop.body, min(HELD_REGISTERS, CARRIED_REGISTERS - carried), threads)
 
 
 def _write_early(block: Block, left: int, threads: int) -> None:

@@ -42,18 +42,13 @@ from ...tile.matmul import Dot
 from ...tile.records import Record
 from ...tile.shape import Permute
 from ..asynchronous import Advance, Deposit, Pipe, Receive, Release, RingBuffer, Slot
+from ..estimates import ROTATED_OTHER_REGISTERS, ROTATED_REGISTERS_OF_8_BITS
 from ..layouts.coalesce import order_in_shared_memory
 from ..layouts.views import unpermuted
 from ..streams.rings import ring_tile
 from ..streams.roles import consumer_registers
 from .trips import most_trips
 
-#: Registers of a thread that accumulators and operands leave to addresses and exponents.
-_OTHER_REGISTERS = 40
-#: What accumulators and operands take at most where the operand is of 8 bits: shuffles bring it to its place between
-#: the products, for longer than these take. Seen on an H200: attention in tiles of 64 by 64 on four warps takes 0.94 to
-#: 1.00 of its time, in tiles of 128 by 64, which are 144 registers, 1.3.
-_REGISTERS_OF_8_BITS = 96
 #: A loop that never runs longer stays as it is: little would overlap, and turned it has its products twice. Of causal
 #: attention with 128 queries and 64 keys, whose second loop is that over the diagonal, it is a quarter of the code.
 SHORT_TRIPS = 3
@@ -91,7 +86,9 @@ def _rotated(
 
 
 def _most_registers(late: _Late, schedule: Schedule) -> int:
-    return _REGISTERS_OF_8_BITS if late.dot.a.type.elem.bits == 8 else consumer_registers(schedule) - _OTHER_REGISTERS
+    if late.dot.a.type.elem.bits == 8:
+        return ROTATED_REGISTERS_OF_8_BITS
+    return consumer_registers(schedule) - ROTATED_OTHER_REGISTERS
 
 
 def _is_short(loop: For) -> bool:

@@ -15,8 +15,9 @@ from ...tile.matmul import Dot
 from ...tile.memory import Load, Store
 from ..arrays import Arrays
 from ..asynchronous import Receive, Slot
+from ..estimates import CARRIED_REGISTERS, HELD_REGISTERS
 from ..streams.ahead import may_precede
-from .loads import HELD_REGISTERS, ROOM, registers_of
+from .loads import registers_of
 
 
 def delay_stores(function: Function, threads: int) -> None:
@@ -25,7 +26,7 @@ def delay_stores(function: Function, threads: int) -> None:
     for block in list(function.body.nest()):
         for loop in [op for op in block.ops if isinstance(op, For)]:
             carried = sum(registers_of(value, threads) for value in loop.inits)
-            _delay(loop.body, min(HELD_REGISTERS, ROOM - carried), arrays, threads)
+            _delay(loop.body, min(HELD_REGISTERS, CARRIED_REGISTERS - carried), arrays, threads)
 
 
 def _delay(block: Block, left: int, arrays: Arrays, threads: int) -> None:

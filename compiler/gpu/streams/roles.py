@@ -18,6 +18,7 @@ from ...tile.records import Record
 from ...tile.shape import Permute
 from ..arrays import READS, Arrays
 from ..asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
+from ..estimates import RECORD_REGISTERS
 from .plan import Group, Stream
 from .rings import Rings, StreamMemory
 
@@ -26,8 +27,6 @@ PRODUCER_REGISTERS = 24
 _REGISTER_UNIT = 8
 #: Registers of a thread of the consumers, at most: what those of two groups get, and more groups get fewer.
 CONSUMER_REGISTERS = 240
-#: Registers of a thread that a producer that records has besides: addresses, masks and the clock.
-RECORD_REGISTERS = 16
 #: What a producer does. What it brings may be the result of the kernel before, for which consumers wait in vain if it
 #: does not.
 COPYING: tuple[type[Op], ...] = (Acquire, Fetch, Advance, GridWait)

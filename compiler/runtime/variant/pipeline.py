@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from ...gpu.work import GpuWork
     from ...targets.ptxas import Ptxas
 
-#: Bytes of a thread's registers that ptxas stores to local memory or loads from there, counted once for each
-#: instruction. Some kernels of flash-linear-attention that spill this much take a quarter to two fifths of their time
-#: with twice the warps (benchmarks/results/2026-11-27-h100-states, fla-flight.json and fla-warps.json).
-MUCH_SPILLED = 512
-#: Of kernels of so few warps any spill is much: 17 of 20 launches of that library take 0.60 to 0.92 of their time with
-#: twice the warps, the others 1.01 to 1.07. With little to spill of four warps some take up to twice their time, where
-#: programs are many (benchmarks/results/2026-11-27-h200-spills, spills.json).
-FEW_WARPS = 2
 #: What ptxas says where accumulators of warp groups, which cannot be in local memory, find no registers.
 _NO_REGISTERS = "Register allocation failed"
 
@@ -137,19 +129,7 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
             raise
         work = _build(replace(variant, target=plain), stop_after, step)
         work.variant = variant
-    wider = _wider(work)
-    if wider is None:
-        return work
-    try:
-        other = _build(wider, stop_after, step)
-    except DeuteronError:
-        return work  # one that needs more shared memory than there is, such as slots for each warp
-    if other.spills is None or 2 * other.spills > (work.spills or 0):
-        return work
-    other.variant = variant
-    for stage, ms in work.stage_ms.items():
-        other.stage_ms[stage] = other.stage_ms.get(stage, 0.0) + ms
-    return other
+    return _with_more_warps(work, stop_after, step) or work
 
 
 def _without_own_instructions(target: Target) -> Target | None:
@@ -158,21 +138,40 @@ def _without_own_instructions(target: Target) -> Target | None:
     return Target(target.kind, arch) if arch != target.arch and arch in ARCHITECTURES else None
 
 
+def _with_more_warps(work: Build, stop_after: str | None, step: str | None) -> Build | None:
+    """What takes the place of ``work``, if twice as many warps hold what it spills."""
+    wider = _wider(work)
+    if wider is None:
+        return None
+    from ...gpu.attempts import spills_less  # lazy: hardly any kernel comes here
+
+    try:
+        other = _build(wider, stop_after, step)
+    except DeuteronError:
+        return None  # one that needs more shared memory than there is, such as slots for each warp
+    if other.spills is None or not spills_less(other.spills, work.spills or 0):
+        return None
+    other.variant = work.variant
+    for stage, ms in work.stage_ms.items():
+        other.stage_ms[stage] = other.stage_ms.get(stage, 0.0) + ms
+    return other
+
+
 def _wider(work: Build) -> Variant | None:
     """The variant with twice as many warps, where the registers of those that there are do not do. Not where programs
     have to be on the SMs all at once, fewer of which there is room for then, or were told how many warps they have."""
     variant = work.variant
     schedule = variant.schedule
     fixed = schedule.maxnreg is not None or schedule.launch_cooperative_grid or variant.records
-    little = 0 if work.num_warps <= FEW_WARPS else MUCH_SPILLED
-    if (work.spills or 0) <= little or fixed:
+    if not work.spills or fixed:
         return None
-    from ...gpu.legality import traits_of  # lazy: hardly any kernel comes here
-    from ...gpu.room import MOST_WARPS  # lazy: as above
+    from ...gpu.attempts import next_warps  # lazy: hardly any kernel comes here
+    from ...gpu.legality import traits_of  # lazy: as above
 
-    if 2 * work.num_warps > MOST_WARPS:
+    warps = next_warps(work.num_warps, work.spills)
+    if warps is None:
         return None
-    wider = replace(variant, schedule=replace(schedule, num_warps=2 * work.num_warps))
+    wider = replace(variant, schedule=replace(schedule, num_warps=warps))
     function = make_tile(Build(variant))
     return None if traits_of(function).waits or function.num_warps is not None else wider
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from deuteron.compiler.gpu import pipeline
 from deuteron.compiler.gpu.asynchronous import Roles
+from deuteron.compiler.gpu.attempts import AttemptLimits
 
 SIZES = {"K": "i32:16", "s": "i32:16"}
 
@@ -19,7 +22,7 @@ def test_loops_that_follow_each_other_and_come_round(
     from_text, run_function, ring_kernel, monkeypatch, target: str, warps: int, depth: int
 ) -> None:
     """Two warps of sm_90 are no warp group: they wait for the copy engine themselves."""
-    monkeypatch.setattr(pipeline, "MOST_SLOTS", 1)
+    monkeypatch.setattr(pipeline, "AttemptLimits", partial(AttemptLimits, slots=1))
     signature = {**dict.fromkeys(("a", "b", "c"), "*fp16:16"), "d": "*fp32:16", **SIZES, "n": "i32"}
     made = from_text(ring_kernel("in_a_loop"), signature, warps=warps)
     function = made.gpu(target)

@@ -1,0 +1,43 @@
+"""Numbers by which the GPU stage decides before code is generated: registers, warps and CTAs.
+
+How many registers a thread needs is known when the assembler is done. Until then each of these stands for it, or for
+what was measured where code has more of it or less. What GPUs have for certain is in :mod:`..hardware`.
+"""
+
+from __future__ import annotations
+
+#: Registers that a thread has beside those of accumulators: operands, addresses, masks.
+OTHER_REGISTERS = 80
+#: Those of a consumer that finds its operands in shared memory: addresses, counters, what is on its way out.
+LEAST_REGISTERS = 40
+#: Those that accumulators and operands of a rotated loop leave to addresses and exponents.
+ROTATED_OTHER_REGISTERS = 40
+#: What those take at most where the operand is of 8 bits: shuffles bring it to its place between the products, for
+#: longer than these take. Seen on an H200: attention in tiles of 64 by 64 on four warps takes 0.94 to 1.00 of its time,
+#: in tiles of 128 by 64, which are 144 registers, 1.3.
+ROTATED_REGISTERS_OF_8_BITS = 96
+#: Those for tiles that have come early, or have not left yet, at most.
+HELD_REGISTERS = 48
+#: Those that a block with products has for such tiles and for what its loop carries.
+CARRIED_REGISTERS = 152
+#: Those that a producer that records has besides: addresses, masks and the clock.
+RECORD_REGISTERS = 16
+
+#: With more warps than these a thread has fewer than 128 registers, and a CTA holds no more than before.
+MOST_WARPS = 16
+#: Bytes of a thread's registers that ptxas stores to local memory or loads from there, counted once for each
+#: instruction. Some kernels of flash-linear-attention that spill this much take a quarter to two fifths of their time
+#: with twice the warps (benchmarks/results/2026-11-27-h100-states, fla-flight.json and fla-warps.json).
+MUCH_SPILLED = 512
+#: Of kernels of so few warps any spill is much: 17 of 20 launches of that library take 0.60 to 0.92 of their time with
+#: twice the warps, the others 1.01 to 1.07. With little to spill of four warps some take up to twice their time, where
+#: programs are many (benchmarks/results/2026-11-27-h200-spills, spills.json). So a batch gets more warps than these
+#: only where it is of twice the registers: less of it may be better in local memory.
+FEW_WARPS = 2
+
+#: Accumulators of a thread, up to which a warp group's products are too short to hide what is between them.
+FEW_ACCUMULATORS = 16
+#: Products of a loop up to which one of them runs while threads work on the result of the other.
+TURNED_PRODUCTS = 2
+#: Inner dimension of a product, after which the tensor cores have caught up with the copies of their CTA.
+SHORT_DEPTH_BYTES = 64
