@@ -29,6 +29,7 @@ from .streams.descriptors import Descriptors
 from .streams.edges import align_edges
 from .streams.finder import Finder, products_of
 from .streams.multistage import expand_multistage
+from .streams.plan import StreamPlan
 from .streams.roles import expand_roles
 from .streams.write_back import put_results
 from .work import GpuWork
@@ -42,7 +43,6 @@ WARP_ROWS = 16
 def structure(work: GpuWork) -> None:
     """Accesses that bring operands of products, or may take their results, become accesses of boxes. Without products
     nothing is done here and in finding streams."""
-    work.plain = work.function.clone()
     if not work.function.ops_of(Dot):
         return
     used = uses(work.function)
@@ -62,61 +62,74 @@ def persist(work: GpuWork) -> None:
 
 def find_streams(work: GpuWork) -> None:
     """Decide which loops are fed from rings. Without any, the function is again what it was without boxes."""
-    _find(work)
-    # What pays is a group of warps that copies for the next tile already, and it uses the copy engine alone.
-    copied = all(group.engine == "tma" for stream in work.streams for group in stream.groups)
+    work.plan = _find(work)
     if work.single is not None:
-        enough = tiles_that_pay(work.function, work.streams, work.target, work.schedule)
+        streams = work.plan.streams if work.plan else ()
+        # What pays is a group of warps that copies for the next tile already, and it uses the copy engine alone.
+        copied = all(group.engine == "tma" for stream in streams for group in stream.groups)
+        enough = tiles_that_pay(work.function, streams, work.target, work.schedule)
         few = enough in work.denied
-        if not copied or few or better_by_two(work.function, work.streams, work.target, work.schedule):
+        if not copied or few or better_by_two(work.function, streams, work.target, work.schedule):
             work.function, work.persistent = work.single, False
-            _find(work)
+            work.plan = _find(work)
         elif enough is not None:
-            work.guards = (*work.guards, enough)
-    if not work.streams:
-        work.function, work.guards = work.plain, ()
-        work.persistent = bool(work.schedule.persistent)
+            work.require([enough])
+    if work.plan is None:
+        work.begin_again()
+        work.guards, work.persistent = (), bool(work.schedule.persistent)
         if work.persistent:
             make_persistent(work.function)
 
 
-def _find(work: GpuWork) -> None:
+def _find(work: GpuWork) -> StreamPlan | None:
+    """The streams of the function, whose rows come early from now on."""
     if not work.function.ops_of(Dot):
-        return
+        return None
     bring_rows_early(work.function, threads_of(work.schedule.num_warps))
     facts = analyze(work.function)
-    work.descriptors = Descriptors(work.function, facts, work.denied)
+    descriptors = Descriptors(work.function, facts, work.denied)
     asked, most = work.schedule.num_stages, work.limits.slots
-    finder = Finder(
-        work.function, facts, work.target, work.descriptors, asked, most, lambda dot: _of_warp_group(work, dot)
-    )
-    work.streams = finder.run()
+    finder = Finder(work.function, facts, work.target, descriptors, asked, most, lambda dot: _of_warp_group(work, dot))
+    streams = tuple(finder.run())
+    registers = registers_between_products(work.function, work.schedule)
+    return StreamPlan(streams, descriptors, registers) if streams else None
 
 
 def write_back(work: GpuWork) -> None:
     """Results leave through the copy engine, where there is one."""
-    if work.streams and "tma" in work.target.features:
-        put_results(work.function, work.descriptors, work.persistent)
+    if work.plan is not None and "tma" in work.target.features:
+        put_results(work.function, work.plan.descriptors, work.persistent)
 
 
 def fill_rings(work: GpuWork) -> None:
     """Give every stream to a producer group, or else let the threads that compute run ahead of themselves."""
-    if not work.streams:
+    plan = work.plan
+    if plan is None:
         return
-    work.registers = registers_between_products(work.function, work.schedule)
-    if _specialises(work) and not lonely_with_producer(work.registers, work.schedule):
-        moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
-        work.producer_warps = expand_roles(work.function, work.streams, moves_registers, _resident_ctas(work))
+    work.producer_warps = _fill_by_producer(work, plan)
     if not work.producer_warps:
-        fly = any(_of_warp_group(work, dot) for dot in work.function.ops_of(Dot))
-        streams = [
-            economised(stream, work.target, work.schedule, refilled=not fly)
-            if not fly or computes_operand(stream)
-            else stream
-            for stream in work.streams
-        ]
-        expand_multistage(work.function, streams, lambda dot: _of_warp_group(work, dot))
-    work.guards = tuple(dict.fromkeys((*work.guards, *work.descriptors.guards)))
+        _fill_ahead(work, plan)
+    work.require(plan.descriptors.guards)
+
+
+def _fill_by_producer(work: GpuWork, plan: StreamPlan) -> int:
+    """The number of warps that it took; 0 where there can be none, or another CTA is worth more."""
+    if not _specialises(work) or lonely_with_producer(plan.registers, work.schedule):
+        return 0
+    moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
+    return expand_roles(work.function, plan.streams, moves_registers, _resident_ctas(work, plan))
+
+
+def _fill_ahead(work: GpuWork, plan: StreamPlan) -> None:
+    """Copies for later iterations by the threads that compute."""
+    fly = any(_of_warp_group(work, dot) for dot in work.function.ops_of(Dot))
+    streams = [
+        economised(stream, work.target, work.schedule, refilled=not fly)
+        if not fly or computes_operand(stream)
+        else stream
+        for stream in plan.streams
+    ]
+    expand_multistage(work.function, streams, lambda dot: _of_warp_group(work, dot))
 
 
 def rotate(work: GpuWork) -> None:
@@ -127,7 +140,7 @@ def rotate(work: GpuWork) -> None:
 
 def expand(work: GpuWork) -> None:
     """Boxes that no ring took become plain accesses again."""
-    work.guards = tuple(dict.fromkeys((*work.guards, *align_edges(work.function, work.denied))))
+    work.require(align_edges(work.function, work.denied))
     expand_blocks(work.function)
     dce(work.function)
 
@@ -146,8 +159,8 @@ def _specialises(work: GpuWork) -> bool:
     return warps % WARPS_PER_GROUP == 0 and all(groups) and has_room_for(work.schedule, warps + WARPS_PER_GROUP)
 
 
-def _resident_ctas(work: GpuWork) -> int:
-    two = not work.persistent and shared_by_two(work.function, work.streams, work.target, work.schedule)
+def _resident_ctas(work: GpuWork, plan: StreamPlan) -> int:
+    two = not work.persistent and shared_by_two(work.function, plan.streams, work.target, work.schedule)
     return 2 if two else 1
 
 

@@ -9,6 +9,7 @@ has its number of warps.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..errors import OutOfResources
 from ..hardware import MOST_THREADS, threads_of
@@ -42,7 +43,6 @@ from .work import GpuWork
 #: The modules whose rules say how operations take layouts; importing them registers the rules.
 RULES = (relayout_rules,)
 
-Step = Callable[[GpuWork], None]
 #: Called with the name of each step and what it left. Steps that are repeated with shorter rings are seen again.
 Observer = Callable[[str, GpuWork], None]
 
@@ -82,9 +82,7 @@ def place(work: GpuWork) -> None:
     """Give everything in shared memory its place, and say what a launch has to do."""
     made = work.function
     allocation = allocate(made, work.target)
-    work.function = work.placed = GpuFunction(
-        made.name, made.parameters, made.body, made.num_warps, allocation, work.recipe
-    )
+    work.function = GpuFunction(made.name, made.parameters, made.body, made.num_warps, allocation, work.recipe)
 
 
 def order(work: GpuWork) -> None:
@@ -95,24 +93,34 @@ def order(work: GpuWork) -> None:
     keep_loads_first(work.placed)
 
 
-#: What :func:`lower_to_gpu` runs, in order. Names are those of ``deuteron compile --after``.
-PIPELINE: tuple[tuple[str, Step], ...] = (
-    ("structure", structure),
-    ("persistent", persist),
-    ("streams", find_streams),
-    ("write_back", write_back),
-    ("rings", fill_rings),
-    ("rotate", rotate),
-    ("expand", expand),
-    ("loads", ask_together),
-    ("layouts", lay_out),
-    ("unroll", unroll),
-    ("agree", agree),
-    ("flight", await_products),
-    ("allocate", place),
-    ("barriers", order),
+class Step(NamedTuple):
+    """One step. ``name``: as ``deuteron compile --after`` has it. ``needs``, ``leaves``: which facts of a
+    :class:`GpuWork` it reads and sets. All may read what was asked for, and change the function."""
+
+    name: str
+    run: Callable[[GpuWork], None]
+    needs: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
+
+
+#: What :func:`lower_to_gpu` runs, in order.
+PIPELINE = (
+    Step("structure", structure, leaves=("guards",)),
+    Step("persistent", persist, leaves=("persistent", "single")),
+    Step("streams", find_streams, needs=("guards", "single"), leaves=("plan", "guards", "persistent")),
+    Step("write_back", write_back, needs=("plan", "persistent")),
+    Step("rings", fill_rings, needs=("plan", "persistent", "guards"), leaves=("producer_warps", "guards")),
+    Step("rotate", rotate, needs=("producer_warps",)),
+    Step("expand", expand, needs=("guards",), leaves=("guards",)),
+    Step("loads", ask_together),
+    Step("layouts", lay_out),
+    Step("unroll", unroll),
+    Step("agree", agree),
+    Step("flight", await_products, leaves=("spared_waits",)),
+    Step("allocate", place, needs=("guards", "persistent", "plan", "producer_warps")),
+    Step("barriers", order),
 )
-STEPS = tuple(name for name, _ in PIPELINE)
+STEPS = tuple(step.name for step in PIPELINE)
 #: The steps after which tiles have layouts.
 _LAID_OUT = STEPS[STEPS.index("layouts") :]
 #: Those before, after which what rings hold has one.
@@ -151,14 +159,13 @@ def lower_to_gpu(
     schedule = with_room(schedule, function)
     limits = AttemptLimits()
     while True:
-        work = GpuWork(function.clone(), target, schedule, denied, limits)
-        work.function.num_warps = schedule.num_warps
+        work = GpuWork(function, target, schedule, denied, limits)
         try:
-            for name, step in PIPELINE:
-                step(work)
-                observe(name, work)
+            for step in PIPELINE:
+                step.run(work)
+                observe(step.name, work)
         except OutOfResources:
-            following = next_limits(limits, TooLarge(work.slots, work.spared_waits))
+            following = next_limits(limits, TooLarge(work.plan.slots if work.plan else 0, work.spared_waits))
             if following is None:
                 raise
         else:
@@ -170,7 +177,6 @@ def lower_to_gpu(
 
 def _slots_for_another_cta(work: GpuWork) -> int | None:
     """What :class:`Fits` has of it; None where a producer fills the rings, which keep their slots."""
-    if work.producer_warps:
+    if work.plan is None or work.producer_warps:
         return None
-    total = work.placed.allocation.total
-    return slots_for_another_cta(work.streams, total, work.registers, work.schedule, work.target)
+    return slots_for_another_cta(work.plan, work.placed.allocation.total, work.schedule, work.target)

@@ -20,7 +20,7 @@ from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
 from .estimates import FEW_ACCUMULATORS, LEAST_REGISTERS, OTHER_REGISTERS, SHORT_DEPTH_BYTES, TURNED_PRODUCTS
 from .layouts.views import unpermuted
-from .streams.plan import Stream
+from .streams.plan import Stream, StreamPlan
 
 #: What a program must have to do before one that walks over tiles pays: if an SM can hold all of its tiles at the same
 #: time, those are done sooner. Of 256 tiles of 128 by 128 in 2048^3 on an H100 with 132 SMs 0.89 of the time, of 128
@@ -86,21 +86,18 @@ def lonely_with_producer(registers: int, schedule: Schedule) -> bool:
     return alone > followed
 
 
-def slots_for_another_cta(
-    streams: Sequence[Stream], total: int, registers: int, schedule: Schedule, target: Target
-) -> int | None:
+def slots_for_another_cta(plan: StreamPlan, total: int, schedule: Schedule, target: Target) -> int | None:
     """How many slots rings may have at most, now that a CTA has ``total`` bytes of shared memory, for an SM to hold
     another one for which there are registers; None where it holds as many as it can, or could hold no more."""
-    slots = max((stream.slots for stream in streams), default=0)
-    bytes_of_slot = sum(group.bytes for stream in streams for group in stream.groups)
-    if not registers or slots <= 2:
+    bytes_of_slot = sum(group.bytes for stream in plan.streams for group in stream.groups)
+    if not plan.registers or plan.slots <= 2:
         return None
     capacity, reserved = target.limits.shared_bytes, target.limits.reserved_bytes
     held = capacity // (total + reserved)
-    if held >= REGISTER_FILE // (threads_of(schedule.num_warps) * registers):
+    if held >= REGISTER_FILE // (threads_of(schedule.num_warps) * plan.registers):
         return None
     surplus = total + reserved - capacity // (held + 1)
-    fewer = slots + -surplus // bytes_of_slot
+    fewer = plan.slots + -surplus // bytes_of_slot
     return fewer if fewer >= 2 else None
 
 

@@ -1,9 +1,12 @@
-"""A function on its way through the GPU stage, and what the steps tell each other besides."""
+"""A function on its way through the GPU stage, and the facts that steps leave for later ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
+from ..errors import IRError
 from ..hardware import threads_of
 from ..ir.core import Function
 from ..launch_recipe import Guard, LaunchRecipe
@@ -12,37 +15,51 @@ from ..target import Target
 from ..tile.memory import GridWait
 from .attempts import AttemptLimits
 from .memory.scratch import GpuFunction
-from .streams.descriptors import Descriptors
-from .streams.plan import Stream
+from .streams.plan import StreamPlan
 
 
 @dataclass
 class GpuWork:
-    """``function`` is what the next step takes; steps change or replace it.
+    """One attempt. What was asked for stays as it is, steps change or replace ``function``, and below it are the facts
+    that they leave; which step leaves and which needs which one is in ``PIPELINE`` (:mod:`.pipeline`)."""
 
-    ``producer_warps``: those that were added to copy. ``persistent``: programs walk over tiles. ``limits``: what may be
-    made use of. ``spared_waits``: some were, at the cost of shared memory.
-    ``plain``: the function without block accesses, for those that have no use of them;
-    ``single``: the function for one tile, where it was made persistent without being asked. ``streams`` and the
-    ``descriptors`` of their boxes are found before they are expanded. ``registers``: about how many a thread has in a
-    loop of several products that is fed from rings, else 0. ``placed``: the function once its shared memory has places.
-    """
+    #: The function as the stage got it.
+    original: Final[Function]
+    target: Final[Target]
+    #: Its warps are those that the CTA has, but for a producer's.
+    schedule: Final[Schedule]
+    #: Guards that the launch's arguments break.
+    denied: Final[frozenset[Guard]]
+    #: What this attempt may make use of.
+    limits: Final[AttemptLimits]
 
-    function: Function
-    target: Target
-    schedule: Schedule
-    denied: frozenset[Guard]
-    limits: AttemptLimits
-    plain: Function = field(init=False)
-    single: Function | None = None
-    descriptors: Descriptors = field(init=False)
-    placed: GpuFunction = field(init=False)
-    streams: list[Stream] = field(default_factory=list)
+    #: What the next step takes.
+    function: Function = field(init=False)
+
+    #: What has to hold of a launch for the code to be right, or to pay.
     guards: tuple[Guard, ...] = ()
-    registers: int = 0
-    producer_warps: int = 0
+    #: Whether programs walk over tiles.
     persistent: bool = False
+    #: The function for one tile, where it was made persistent without being asked.
+    single: Function | None = None
+    #: The loops that are fed from rings; None without any.
+    plan: StreamPlan | None = None
+    #: Warps that were added to copy.
+    producer_warps: int = 0
+    #: Whether waits for products are spared at the cost of shared memory.
     spared_waits: bool = False
+
+    def __post_init__(self) -> None:
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Let ``function`` be what it was before the first step."""
+        self.function = self.original.clone()
+        self.function.num_warps = self.schedule.num_warps
+
+    def require(self, guards: Iterable[Guard]) -> None:
+        """Add to the guards."""
+        self.guards = tuple(dict.fromkeys((*self.guards, *guards)))
 
     @property
     def recipe(self) -> LaunchRecipe:
@@ -50,7 +67,7 @@ class GpuWork:
         return LaunchRecipe(
             threads_of(self.schedule.num_warps + self.producer_warps),
             self.guards,
-            tuple(self.descriptors.maps) if self.streams else (),
+            tuple(self.plan.descriptors.maps) if self.plan else (),
             self.persistent,
             cooperative=self.schedule.launch_cooperative_grid,
             programmatic=self._may_begin_early(),
@@ -63,6 +80,8 @@ class GpuWork:
         return self.schedule.launch_pdl and waits and "griddepcontrol" in self.target.features
 
     @property
-    def slots(self) -> int:
-        """Of the longest ring; 0 without streams."""
-        return max((stream.slots for stream in self.streams), default=0)
+    def placed(self) -> GpuFunction:
+        """The function, now that what is in shared memory has its place; IRError before that."""
+        if not isinstance(self.function, GpuFunction):
+            raise IRError(f"nothing of {self.function.name} has a place in shared memory yet")
+        return self.function

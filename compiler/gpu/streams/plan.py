@@ -9,6 +9,7 @@ from ...ir.types import Tile
 from ...tile.blocks import BlockLoad
 from ...tile.control import For
 from ...tile.memory import Load
+from .descriptors import Descriptors
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,3 +67,19 @@ class Stream:
         """All streamed loads in program order."""
         found: dict[Op, BlockLoad | Load] = {s.load: s.load for group in self.groups for s in group.sources}
         return [found[op] for op in self.loop.body.ops if op in found]
+
+
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """All streams of a function, in program order, at least one. ``descriptors``: of their boxes; those of results that
+    leave through the copy engine come after them. ``registers``: about how many a thread has in a loop between whose
+    products only another CTA hides what threads do, 0 where there is none."""
+
+    streams: tuple[Stream, ...]
+    descriptors: Descriptors
+    registers: int
+
+    @property
+    def slots(self) -> int:
+        """Of the longest ring."""
+        return max(stream.slots for stream in self.streams)

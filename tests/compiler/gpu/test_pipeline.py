@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,13 +32,20 @@ SIZES = dict.fromkeys(("M", "N", "K", "stride_am", "stride_bk", "stride_cm"), "i
 ONES = dict.fromkeys(("stride_ak", "stride_bn", "stride_cn"), "i32:1")
 BLOCKS = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8, "ACTIVATION": ""}
 SOURCE = KernelSource.from_file(EXAMPLES / "matmul.py", "matmul_kernel")
+#: What steps may leave for others.
+FACTS = {known.name for known in fields(GpuWork) if known.default is not MISSING}
 TARGETS = ("cuda:80", "cuda:90", "cuda:90a", "cuda:120")
+
+
+def tile_of(target: str, blocks: dict[str, Any]) -> Function:
+    """The product's tile IR."""
+    return make_tile(Build(make_variant(SOURCE, {**POINTERS, **SIZES, **ONES}, blocks, target, {})))
 
 
 def steps(target: str, persistent: bool, num_stages: int = 3) -> list[tuple[str, Function, str]]:
     """Name, function and its text after each step that ran."""
     schedule = Schedule(num_warps=8, num_stages=num_stages, persistent=persistent)
-    tile = make_tile(Build(make_variant(SOURCE, {**POINTERS, **SIZES, **ONES}, BLOCKS, target, {})))
+    tile = tile_of(target, BLOCKS)
     seen: list[tuple[str, Function, str]] = []
     lower_to_gpu(
         tile,
@@ -44,6 +54,11 @@ def steps(target: str, persistent: bool, num_stages: int = 3) -> list[tuple[str,
         observe=lambda name, work: seen.append((name, work.function, print_function(work.function))),
     )
     return seen
+
+
+def with_another(name: str, run: Callable[[GpuWork], None]) -> tuple[pipeline.Step, ...]:
+    """The steps, of which that called ``name`` does something else."""
+    return tuple(step._replace(run=run) if step.name == name else step for step in pipeline.PIPELINE)
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -55,6 +70,57 @@ def test_every_step_leaves_ir_that_prints_and_parses_back(target: str, persisten
         check_of(name)(function)
         if STEPS.index(name) < STEPS.index("layouts"):
             assert print_function(verify(parse_function(text))) == text, name
+
+
+def test_what_a_step_needs_an_earlier_one_has_left() -> None:
+    left: set[str] = set()
+    for step in pipeline.PIPELINE:
+        assert left.issuperset(step.needs), step.name
+        left.update(step.leaves)
+    assert left == FACTS
+
+
+def test_steps_need_and_leave_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else, whichever way a kernel takes; each fact is of use on one of these ways."""
+    log: list[tuple[str, str]] = []
+
+    class Watched(GpuWork):
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            log.clear()
+
+        def __getattribute__(self, name: str) -> object:
+            log.append(("needs", name))
+            return super().__getattribute__(name)
+
+        def __setattr__(self, name: str, value: object) -> None:
+            log.append(("leaves", name))
+            super().__setattr__(name, value)
+
+    found = {step.name: (set[str](), set[str]()) for step in pipeline.PIPELINE}
+
+    def observe(name: str, work: GpuWork) -> None:
+        needs, leaves = found[name]
+        own: set[str] = set()  # what a step has set it may read
+        for kind, fact in log:
+            if kind == "leaves":
+                own.add(fact)
+            elif fact not in own:
+                needs.add(fact)
+        leaves |= own
+        log.clear()
+
+    monkeypatch.setattr(pipeline, "GpuWork", Watched)
+    add = KernelSource.from_file(EXAMPLES / "vector_add.py", "add_kernel")
+    arrays = {**dict.fromkeys(("x_ptr", "y_ptr", "output_ptr"), "*f32:16"), "n_elements": "i32"}
+    plain = make_tile(Build(make_variant(add, arrays, {"BLOCK_SIZE": 1024}, "cuda:90a", {})))
+    small = {**BLOCKS, "BLOCK_SIZE_N": 128}
+    for tile in (plain, tile_of("cuda:90a", BLOCKS), tile_of("cuda:90a", small)):
+        for target, persistent in itertools.product(("cuda:80", "cuda:90a"), (None, True)):
+            lower_to_gpu(tile, Target.parse(target), Schedule(num_warps=8, persistent=persistent), observe=observe)
+    for step in pipeline.PIPELINE:
+        needs, leaves = found[step.name]
+        assert (needs & FACTS, leaves & FACTS) == (set(step.needs), set(step.leaves)), step.name
 
 
 def test_what_the_steps_decide_is_in_the_text() -> None:
@@ -82,8 +148,7 @@ def test_a_step_that_breaks_layouts_is_named(monkeypatch: pytest.MonkeyPatch) ->
         value = next(v for v, found in readers.items() if v.type.rank == 2 and all(op.elementwise for op in found))
         value.type = value.type.with_layout(coalesced(value.type.shape, 8, order=(0, 1)))
 
-    spoilt = tuple((name, spoil if name == "agree" else step) for name, step in pipeline.PIPELINE)
-    monkeypatch.setattr(pipeline, "PIPELINE", spoilt)
+    monkeypatch.setattr(pipeline, "PIPELINE", with_another("agree", spoil))
     with (
         knobs.verify.scope(True),
         pytest.raises(IRError, match="pass agree broke matmul_kernel: .*do not fit"),
@@ -97,13 +162,12 @@ def test_a_layout_that_is_lost_is_no_lack_of_memory(monkeypatch: pytest.MonkeyPa
 
     def lose(work: GpuWork) -> None:
         pipeline.lay_out(work)
-        runs.append(work.slots)
+        runs.append(work.limits)
         for op in work.function.walk():
             if isinstance(op, ConvertLayout):
                 op.x.type = op.x.type.with_layout(None)
 
-    broken = tuple((name, lose if name == "layouts" else step) for name, step in pipeline.PIPELINE)
-    monkeypatch.setattr(pipeline, "PIPELINE", broken)
+    monkeypatch.setattr(pipeline, "PIPELINE", with_another("layouts", lose))
     with pytest.raises(IRError, match="has no layout$") as caught:
         steps("cuda:80", persistent=False)
     assert len(runs) == 1 and status_of(caught.value) == "failed"
