@@ -105,7 +105,7 @@ def test_a_kill_ends_although_an_interrupt_left_a_lock_taken(monkeypatch: pytest
     assert isinstance(child._process, StartedProgram)
     process = child._process.process
     process._waitpid_lock.acquire()  # type: ignore[attr-defined]
-    child.kill()
+    child.end()
     with pytest.raises(ChildProcessError):
         os.waitpid(process.pid, os.WNOHANG)
 

@@ -286,7 +286,7 @@ def test_a_template_that_is_killed_takes_nobody_along(own: Nursery) -> None:
         ask(child)
         os.kill(template_of(own), signal.SIGKILL)
         orphan = pid_of(child)
-        child.kill()
+        child.end()
         until(lambda: state(orphan) in (None, "Z"), "an orphan was not killed")
     assert not child.running
 

@@ -64,7 +64,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id, None before the first request and after :meth:`kill`."""
+        """The process id, None before the first request and after :meth:`end`."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -115,20 +115,21 @@ class ChildProcess:
                 return self._decode(line, number)
             # By poll: select takes no descriptor above 1023, and servers have many.
             if not wait([self.fileno()], max(deadline - time.monotonic(), 0)):
-                self.kill()
+                self.end()
                 raise ChildTimeout("no answer in time; the process was killed")
             chunk = os.read(self.fileno(), 1 << 16)
             if not chunk or len(self._buffer) > MAX_ANSWER:
                 raise self._crashed()
             self._buffer += chunk
 
-    def stop(self) -> None:
-        """Kill the process without waiting for its end: :meth:`kill` does. Its answers are not to be read any more."""
+    def kill(self) -> None:
+        """Kill the process without waiting until it is gone: :meth:`end` does. Its answers are not to be read any
+        more."""
         if self._process is not None:
             self._process.kill()
 
-    def kill(self) -> None:
-        """End the process at once."""
+    def end(self) -> None:
+        """Kill the process and wait until it is gone; the next request starts another one."""
         if self._process is not None:
             self._process.end()
         self._process, self._buffer, self._unread = None, b"", 0
@@ -149,7 +150,7 @@ class ChildProcess:
             raise self._crashed() from None
 
     def _start(self) -> None:
-        self.kill()
+        self.end()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 -- lives as long as the process
         forked = None if self._nursery is None else self._nursery.fork(self._log)
         self._process = forked or StartedProgram(self._command, self._log)
@@ -160,14 +161,14 @@ class ChildProcess:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            self.kill()
+            self.end()
             raise ChildCrashed(f"the child process answered nonsense: {line[:80]!r}")
         if answer.pop("request", None) != number:
-            self.kill()
+            self.end()
             raise ChildCrashed("the child process answered another request")
         self._unread -= 1
         if answer.get("last"):
-            self.kill()  # it is ending; a request sent now would be lost and blamed on another configuration
+            self.end()  # it is ending; a request sent now would be lost and blamed on another configuration
         return answer
 
     def _crashed(self) -> ChildCrashed:
@@ -178,14 +179,14 @@ class ChildProcess:
                 reason = f"ended with status {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
         if self._log is not None:
             log = _tail(self._log)
-        self.kill()
+        self.end()
         return ChildCrashed(f"the child process {reason}" + (f": {log}" if log else ""))
 
     def __enter__(self) -> ChildProcess:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.kill()
+        self.end()
 
 
 def _tail(log: IO[bytes]) -> str:

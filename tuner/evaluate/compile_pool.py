@@ -125,15 +125,15 @@ class CompilePool:
         self._queue.clear()
         for slot in self._slots:
             if slot.wanted is not None:
-                slot.child.kill()
+                slot.child.end()
                 slot.wanted = None
 
     def close(self) -> None:
         """End the processes, all at the same time; what was still compiling is lost."""
         for slot in self._slots:
-            slot.child.stop()
-        for slot in self._slots:
             slot.child.kill()
+        for slot in self._slots:
+            slot.child.end()
 
     def _under_way(self) -> list[_Wanted]:
         """What is compiled or will be."""
@@ -187,7 +187,7 @@ class CompilePool:
             slot.preparing = None
             return
         if slot.preparing is not None:
-            slot.child.kill()  # it would answer the compilation that was sent along, too
+            slot.child.end()  # it would answer the compilation that was sent along, too
         self._finish(slot, Compiled.from_json(answer))
 
     def _finish(self, slot: _Slot, compiled: Compiled) -> None:

@@ -260,7 +260,7 @@ class LocalEvaluator:
         with self._lock:
             screened, self._screens = self._screens, False
             if not self._ahead:
-                self._measuring.kill()
+                self._measuring.end()
             elif not screened:
                 self._seen.append(self._measuring)
             else:

@@ -83,9 +83,9 @@ class MeasuringProcess:
                 self._unpreparable = self._wait_until_prepared(PREPARE_SECONDS)
         return self._ready and not self.child.owes
 
-    def kill(self) -> None:
-        """End the process."""
-        self.child.kill()
+    def end(self) -> None:
+        """Kill the process and wait until it is gone."""
+        self.child.end()
 
     @property
     def begun(self) -> bool:
@@ -122,7 +122,7 @@ class MeasuringProcess:
         finally:
             told.cancel()
         if answer.get("status") != "ok":
-            self.child.kill()
+            self.child.end()
             return answer
         self._prepared = True
         return None

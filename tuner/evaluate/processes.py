@@ -113,7 +113,7 @@ class Processes:
         """Keep what screened for the next problem, which must not wait for what this one began, nor read its answers: a
         process that owes one is ended, and started again when it is needed."""
         if not process.settled():
-            process.kill()
+            process.end()
         with self._lock:
             if self._idle is not None:
                 self._end(self._idle)
@@ -133,7 +133,7 @@ class Processes:
         with self._lock:
             ending, self._finals, self._ending = [*self._finals, *self._ending], [], []
         for child in ending:
-            child.kill()
+            child.end()
 
     def close(self) -> None:
         """End all of them; what was still compiling is lost."""
@@ -147,7 +147,7 @@ class Processes:
             self._pool.close()
             self._pool = None
         for child in self._ending:
-            child.kill()
+            child.end()
         self._ending.clear()
 
     def _take_idle(self) -> ChildProcess:
@@ -164,11 +164,11 @@ class Processes:
 
     def _end(self, child: ChildProcess) -> None:
         """Without waiting until it is gone, which takes a tenth of a second on a GPU. Reaps those that are gone."""
-        child.stop()
+        child.kill()
         still = [*(one for one in self._ending if one.running), child]
         for one in self._ending:
             if one not in still:
-                one.kill()
+                one.end()
         self._ending = still
 
     def __enter__(self) -> Processes:

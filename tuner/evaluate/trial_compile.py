@@ -85,4 +85,4 @@ def show_stages(problem: Problem, config: Configuration, target: str) -> Shown:
     except ChildCrashed as error:
         return Shown("crashed", f"compiling: {error}")
     finally:
-        child.kill()
+        child.end()
