@@ -76,7 +76,7 @@ class Screening:
             self.search.report()
 
     def _screen(self) -> None:
-        self._anticipate_final()
+        self._prepare_finals()
         if config_key(self.default) not in self.search.ledger.screened:
             self._propose(dict(self.default), DEFAULT_REASON)
         while True:
@@ -139,10 +139,10 @@ class Screening:
         evaluator = self.search.evaluator
         return evaluator.workers * AHEAD_EXCLUSIVE if evaluator.exclusive else max(1, self._pace.ahead - 1)
 
-    def _anticipate_final(self) -> None:
-        """Its processes take seconds to start, and where tensors are large for what they are compared with."""
+    def _prepare_finals(self) -> None:
+        """Their processes take seconds to start, and where tensors are large for what they are compared with."""
         for stage in FINAL_STAGES:
-            self.search.evaluator.anticipate(self.search.race_seed(stage))
+            self.search.evaluator.prepare_final(self.search.race_seed(stage))
 
     def _propose(self, config: dict[str, Scalar], reason: str | None) -> None:
         self._reasons[config_key(config)] = reason

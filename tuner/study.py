@@ -350,11 +350,11 @@ class _JobRun:
             return
         roomy = has_room(following.problem, self._device.properties)
 
-        def expect(plan: SearchPlan) -> None:
+        def prepare(plan: SearchPlan) -> None:
             if roomy:
-                evaluator.expect(plan.problem, plan.default)
+                evaluator.prepare_next_problem(plan.problem, plan.default)
 
-        self._planner.begin(following.problem, expect)
+        self._planner.begin(following.problem, prepare)
 
 
 def warm_up(device: Device) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from deuteron.tuner.codec import JsonObject
+from deuteron.tuner.evaluate.child import ChildProcess
 from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, DeviceFingerprint
@@ -37,6 +40,71 @@ def stand_ins() -> Iterator[Nursery]:
 def nursery(request: pytest.FixtureRequest, stand_ins: Nursery) -> Nursery | None:
     """None, and one: children must be the same."""
     return stand_ins if request.param == "forked" else None
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a child was told, and which process it had then."""
+
+    child: ChildProcess
+    pid: int
+    operation: str
+    payload: JsonObject
+
+
+@dataclass
+class Told:
+    """All that children of this process were told, in order."""
+
+    messages: list[Message] = field(default_factory=list)
+
+    def of(self, operation: str, **payload: object) -> list[Message]:
+        """The messages of an operation whose payload has these fields."""
+        return [
+            message
+            for message in self.messages
+            if message.operation == operation and payload.items() <= message.payload.items()
+        ]
+
+    def last(self, *operations: str) -> Message:
+        """The last message of one of these operations."""
+        return next(message for message in reversed(self.messages) if message.operation in operations)
+
+    def measured(self) -> Message:
+        """The last one that made its process measure."""
+        return self.last("screen", "race")
+
+    def prepared(self, **payload: object) -> list[Message]:
+        """Those that made their process prepare to measure."""
+        return [message for message in self.of("prepare", **payload) if message.payload.get("device") is not None]
+
+    def measuring(self) -> set[ChildProcess]:
+        """The children that run and were told to prepare to measure, or to open a device."""
+        return {message.child for message in (*self.prepared(), *self.of("open")) if message.child.running}
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """Notes what children are told."""
+    noted = Told()
+    send, tell = ChildProcess.send, ChildProcess.tell
+
+    def note(child: ChildProcess, operation: str, payload: JsonObject) -> None:
+        assert child.pid is not None
+        noted.messages.append(Message(child, child.pid, operation, payload))
+
+    def noted_send(child: ChildProcess, operation: str, payload: JsonObject) -> int:
+        number = send(child, operation, payload)
+        note(child, operation, payload)
+        return number
+
+    def noted_tell(child: ChildProcess, operation: str, payload: JsonObject) -> None:
+        tell(child, operation, payload)
+        note(child, operation, payload)
+
+    monkeypatch.setattr(ChildProcess, "send", noted_send)
+    monkeypatch.setattr(ChildProcess, "tell", noted_tell)
+    return noted
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,13 +61,12 @@ def local(problem: Problem, device: object, default: object, seed: int, patience
 
 @pytest.mark.slow
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_process_is_killed_and_the_next_one_measures(workload: WorkloadSpec, device: str) -> None:
+def test_the_process_is_killed_and_the_next_one_measures(workload: WorkloadSpec, told: Any, device: str) -> None:
     made = local(Problem(workload, {"n": 60}, "f32"), device, {"BLOCK": 64, "HANG": 0}, 0)
     good, hangs = {"BLOCK": 64, "HANG": 0}, {"BLOCK": 64, "HANG": 1}
     try:
         assert made.screen(good, None).status == "ok"
-        pid = made._measuring.child.pid
-        assert pid is not None
+        pid = told.measured().pid
         began = time.monotonic()
         screened = made.screen(hangs, None)
         assert (screened.status, screened.time_ns) == ("timeout", None)
@@ -75,7 +75,7 @@ def test_the_process_is_killed_and_the_next_one_measures(workload: WorkloadSpec,
             os.kill(pid, 0)
         after = made.screen(good, None)
         assert after.status == "ok" and after.time_ns is not None
-        assert made._measuring.child.pid != pid
+        assert told.measured().pid != pid
     finally:
         made.close()
 

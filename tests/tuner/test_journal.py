@@ -130,8 +130,8 @@ class Fake:
     def settle(self): pass
     def next_compiled(self, configs): return 0
     def must_wait(self, configs): return False
-    def anticipate(self, seed): pass
-    def expect(self, problem, default): pass
+    def prepare_final(self, seed): pass
+    def prepare_next_problem(self, problem, default): pass
     def extend(self, config, seed): return Extended("ok")
     def close(self): pass
     def compiled(self, config): return Compiled("ok", None, str(sorted(config.items())))

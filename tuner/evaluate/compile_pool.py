@@ -120,7 +120,7 @@ class CompilePool:
         while self._queue or any(slot.wanted is not None for slot in self._slots):
             self._wait_for_one()
 
-    def rest(self) -> None:
+    def drop_work(self) -> None:
         """Nothing more is wanted for now. End the processes that are at work."""
         self._queue.clear()
         for slot in self._slots:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -12,12 +13,12 @@ from msgspec.structs import replace
 from ..codec import Scalar
 from ..space import Configuration
 from ..workloads import Problem
-from .measuring import PREPARE_SECONDS, MeasuringProcess
+from .finals import FinalProcesses
+from .hanging import ScreenLimit
+from .measuring import PREPARE_SECONDS
 from .messages import Compiled, Extend, Extended, Prepare, Race, Raced, Screen, Screened
 from .processes import Processes
 
-#: A configuration hangs that takes so many times as long as any that worked, but no sooner than after these seconds.
-HANGING, LEAST_SCREEN_SECONDS = 100.0, 20.0
 #: For larger problems so many variants are compiled ahead: of a final of three all, where a problem has three dims.
 MOST_LARGER = 12
 
@@ -56,11 +57,11 @@ class Evaluator(Protocol):
         once the device is at work, where what this process does then disturbs nothing."""
         ...
 
-    def anticipate(self, seed: int) -> None:
-        """A race of ``seed`` in another process will follow: begin to prepare it where that disturbs nothing."""
+    def prepare_final(self, seed: int) -> None:
+        """A final of ``seed`` will follow: begin to prepare its process where that disturbs nothing."""
         ...
 
-    def expect(self, problem: Problem, default: Mapping[str, Scalar]) -> None:
+    def prepare_next_problem(self, problem: Problem, default: Mapping[str, Scalar]) -> None:
         """Another problem will follow, with room for both: begin to prepare it where that disturbs nothing. Another
         thread may say so while this one measures."""
         ...
@@ -87,8 +88,21 @@ class Evaluator(Protocol):
         ...
 
 
+class ProblemPhase(Enum):
+    """What measures a problem. A search that fails before its finals closes its evaluator while it screens."""
+
+    #: One process screens, and races what was fastest. Those of finals prepare beside it.
+    SCREENING = auto()
+    #: Each final has a process of its own. What screened is given back, and prepares the next problem as soon as that
+    #: is known, which may be after this one is closed.
+    FINALS = auto()
+
+
 class LocalEvaluator:
     """Child processes on this machine: a pool that compiles and one that measures on the device.
+
+    Where memory has no room for several that measure, and on a CPU, whose times need all cores, one ends before the
+    next one starts, and nothing is prepared ahead.
 
     ``processors``: SMs or cores of the device; ``processes``: those of a job, which other problems had before; without
     them there are some for this problem alone. ``ahead``: whether memory has room for processes that prepare before
@@ -119,25 +133,22 @@ class LocalEvaluator:
         self._pool = self._processes.pool(base.to_json())
         self._prepare = replace(base, device=device, default=default, seed=seed)
         self._timeout, self._patience = timeout, patience
-        self._measuring = self._processes.measuring(self._prepare, limited=self.exclusive)
+        self._screen_limit = ScreenLimit(timeout)
+        self._measuring = self._processes.take_screening(self._prepare, limited=self.exclusive)
         self._ahead = ahead and not self.exclusive
-        self._screening = False
-        self._longest: float | None = None  # of the configurations that worked, seconds to check and time one
-        self._hoped: list[int] = []
-        self._screens = True  # whether what measures is still the process that screened
-        self._following: Prepare | None = None
-        self._lock = threading.Lock()  # of the two above
+        self._finals = FinalProcesses(self._processes, self._prepare)
         if not self._ahead:
             self._processes.end_finals()
-        self._anticipated: dict[int, MeasuringProcess] = {}
-        self._seen: list[MeasuringProcess] = []  # of finals: no other one of this problem may have them
+        self._phase = ProblemPhase.SCREENING
+        self._next_problem: Prepare | None = None
+        self._lock = threading.Lock()  # of the phase and the next problem: whichever comes second begins with that
         self.workers = self._pool.workers
 
     def submit(self, config: Configuration) -> None:
         """Hand ``config`` to the compile pool. On a GPU the measuring process prepares meanwhile."""
         self._pool.submit(config)
-        if not self.exclusive and not self._screening:
-            self._measuring.begin()
+        if not self.exclusive:
+            self._measuring.begin_preparing()
 
     def compiled(self, config: Configuration) -> Compiled:
         """What became of compiling ``config``; waits for it."""
@@ -160,33 +171,31 @@ class LocalEvaluator:
     ) -> Screened:
         """Check and time ``config`` in the measuring process; a crash or a hang is a status."""
         request, asked = Screen(config, best_ns).to_json(), None if self.exclusive else meanwhile
-        self._screening = True
-        try:
-            answer = self._measuring.request("screen", request, self._screen_seconds(), asked, patience=self._patience)
-        finally:
-            self._screening = False
-        self._begin_anticipated()
+        limit = self._screen_limit.seconds
+        answer = self._measuring.request("screen", request, limit, asked, patience=self._patience)
+        self._finals.prepare_wanted()
         screened = Screened.from_json(answer)
         if screened.status == "ok":
-            self._longest = max(self._longest or 0.0, screened.check_seconds + screened.measure_seconds)
+            self._screen_limit.note(screened.check_seconds + screened.measure_seconds)
         return screened
 
-    def anticipate(self, seed: int) -> None:
-        """Prepare another process beside what is measured, once what measures first is prepared; on a CPU it
-        would take the cores of that."""
-        if self._ahead and seed not in (*self._anticipated, *self._hoped):
-            self._hoped.append(seed)
-            if self._measuring.begun:
-                self._begin_anticipated()
+    def prepare_final(self, seed: int) -> None:
+        """Prepare another process beside what is measured, once what measures first has begun to; on a CPU it would
+        take the cores of that."""
+        if not self._ahead:
+            return
+        self._finals.want(seed)
+        if self._measuring.has_begun:
+            self._finals.prepare_wanted()
 
-    def expect(self, problem: Problem, default: Mapping[str, Scalar]) -> None:
-        """Prepare a process for it beside what is measured, under the same conditions."""
+    def prepare_next_problem(self, problem: Problem, default: Mapping[str, Scalar]) -> None:
+        """Prepare what screened for it once that is free, under the same conditions."""
         if not self._ahead:
             return
         with self._lock:
-            self._following = replace(self._prepare, dims=problem.dims, dtype=problem.dtype, default=default)
-            if not self._screens:
-                self._processes.expect(self._following)
+            self._next_problem = replace(self._prepare, dims=problem.dims, dtype=problem.dtype, default=default)
+            if self._phase is ProblemPhase.FINALS:
+                self._processes.prepare_next_problem(self._next_problem)
 
     def race(
         self,
@@ -200,9 +209,7 @@ class LocalEvaluator:
         """Time ``configs`` in the measuring process, in another one if ``fresh``; ``seconds`` is for timing alone,
         checks come on top."""
         if fresh:
-            self._leave_measuring()
-            anticipated = self._anticipated.pop(seed) if seed in self._anticipated else None
-            self._measuring = anticipated or self._final(seed)
+            self._go_over_to_final(seed)
         request = Race(tuple(configs), rounds, seconds, seed, final=fresh)
         limit = self._timeout * max(1, len(configs)) + seconds
         answer = self._measuring.request(
@@ -229,44 +236,26 @@ class LocalEvaluator:
 
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""
-        for anticipated in self._anticipated.values():
-            self._processes.give_back_final(anticipated)
-        self._anticipated.clear()
-        if self._screens or not self._ahead:
-            self._processes.give_back(self._measuring)
-        else:
-            self._seen.append(self._measuring)
-        for process in self._seen:
-            self._processes.give_back_final(process)
-        self._seen.clear()
+        self._finals.give_back()
+        if self._phase is ProblemPhase.SCREENING or not self._ahead:
+            self._processes.give_back_screening(self._measuring)
         if not self._shared:
             self._processes.close()
 
-    def _screen_seconds(self) -> float:
-        """After which a configuration hangs: what takes so many times what all others took does not win."""
-        if self._longest is None:
-            return self._timeout
-        return min(self._timeout, max(LEAST_SCREEN_SECONDS, HANGING * self._longest))
+    def _go_over_to_final(self, seed: int) -> None:
+        if not self._ahead:
+            self._phase = ProblemPhase.FINALS
+            self._measuring.end()
+            self._measuring = self._processes.take_final(replace(self._prepare, seed=seed), limited=self.exclusive)
+            return
+        if self._phase is ProblemPhase.SCREENING:
+            self._end_screening()
+        self._measuring = self._finals.take(seed)
 
-    def _begin_anticipated(self) -> None:
-        for seed in self._hoped:
-            self._anticipated[seed] = self._final(seed)
-            self._anticipated[seed].begin()
-        self._hoped.clear()
-
-    def _leave_measuring(self) -> None:
-        """Where there is memory for several, what screened begins with the next problem; elsewhere, and where a CPU's
-        times need all cores, it ends."""
+    def _end_screening(self) -> None:
+        """What screened is free for the next problem, and begins with it if that is known by now."""
         with self._lock:
-            screened, self._screens = self._screens, False
-            if not self._ahead:
-                self._measuring.end()
-            elif not screened:
-                self._seen.append(self._measuring)
-            else:
-                self._processes.give_back(self._measuring)
-                if self._following is not None:
-                    self._processes.expect(self._following)
-
-    def _final(self, seed: int) -> MeasuringProcess:
-        return self._processes.final(replace(self._prepare, seed=seed), limited=self.exclusive)
+            self._phase = ProblemPhase.FINALS
+            self._processes.give_back_screening(self._measuring)
+            if self._next_problem is not None:
+                self._processes.prepare_next_problem(self._next_problem)

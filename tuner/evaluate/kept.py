@@ -45,7 +45,7 @@ class KeptProcesses:
         found = _found(device)
         processes = self._take(found) or self._make()
         try:
-            processes.open(device)
+            processes.begin_job(device)
             yield processes
         except BaseException:
             processes.close()
@@ -54,7 +54,7 @@ class KeptProcesses:
             processes.close()
             return
         try:
-            processes.rest(device)
+            processes.end_job(device)
         except OSError:  # no descriptors are left, or no disk
             processes.close()
             return
@@ -76,7 +76,7 @@ class KeptProcesses:
         return None
 
     def _keep(self, processes: Processes, found: object) -> None:
-        timer = threading.Timer(self._seconds, self._let_go, (processes,))
+        timer = threading.Timer(self._seconds, self._end_unless_lent, (processes,))
         timer.daemon = True  # they end with this process
         with self._lock:
             before, self._kept = self._kept, _Kept(processes, found, timer)
@@ -85,7 +85,8 @@ class KeptProcesses:
             before.timer.cancel()
             before.processes.close()
 
-    def _let_go(self, processes: Processes) -> None:
+    def _end_unless_lent(self, processes: Processes) -> None:
+        """No job has followed in time; or one just did, where the timer is late."""
         with self._lock:
             if self._kept is None or self._kept.processes is not processes:
                 return

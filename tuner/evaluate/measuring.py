@@ -31,7 +31,7 @@ def patience_for(budget_seconds: float | None) -> float:
 
 
 class MeasuringProcess:
-    """Prepares with the first request and again after a crash or a hang, which are statuses.
+    """Prepares with the first request, or before it, and again after a crash or a hang, which are statuses.
 
     ``limited``: its memory is, as that of what runs on the host must be; CUDA reserves address space of many times the
     memory of the machine. ``child``: one that runs may have had another problem before.
@@ -43,9 +43,10 @@ class MeasuringProcess:
         self._prepared = False
         self._unpreparable: JsonObject | None = None
 
-    def begin(self) -> None:
-        """Prepare while the caller does something else, unless that has been begun."""
-        if not self.begun:
+    def begin_preparing(self) -> None:
+        """Prepare while the caller does something else, unless that has been begun. Not after a crash while whoever
+        asked is still to hear of it."""
+        if not self.has_begun and not self.child.owes:
             with suppress(ChildCrashed):  # whoever measures starts another one, and says so if it crashes again
                 self._begin()
 
@@ -76,7 +77,7 @@ class MeasuringProcess:
         except ChildCrashed as error:
             return {"status": "crashed", "error": str(error)}
 
-    def settled(self) -> bool:
+    def owes_nothing(self) -> bool:
         """Whether it runs and owes no answer, that to its preparation aside if it has arrived; never waits."""
         if self._preparing is not None and self.child.arrived:
             with suppress(ChildCrashed):
@@ -88,7 +89,7 @@ class MeasuringProcess:
         self.child.end()
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether it has begun to prepare."""
         return self._preparing is not None or self._ready
 

@@ -204,7 +204,7 @@ class Expecting:
         heard = self.heard = []  # type: list[tuple[dict[str, int], dict[str, object], int]]
 
         class Evaluator(fakes.FakeEvaluator):  # type: ignore[name-defined,misc]
-            def expect(self, problem: Problem, default: Configuration) -> None:
+            def prepare_next_problem(self, problem: Problem, default: Configuration) -> None:
                 heard.append((dict(problem.dims), dict(default), threading.get_ident()))
 
         self.evaluator = Evaluator(fakes.bowl)
