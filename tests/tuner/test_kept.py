@@ -87,12 +87,15 @@ def test_the_next_job_has_the_processes_of_finals(lender: KeptProcesses, told: A
     """One of them screens now, one is in a final; what had screened is gone, as it ran whatever was proposed."""
     with lender.lent("cuda:1") as first:
         before = search(first, told)
+    opened = len(told.of("open"))
     with lender.lent("cuda:1") as second:
         assert second is first
+        (other,) = told.of("open")[opened:]
         after = search(second, told, 128)
     assert after.screened in before.finals and after.compiling == before.compiling
     assert len(after.finals & before.finals) == 1 and after.screened not in after.finals
     assert before.screened not in {after.screened, *after.finals}
+    assert other.pid in after.finals - before.finals, "which opens the device before it is known what for"
 
 
 def test_what_is_not_kept_ends(lender: KeptProcesses, told: Any) -> None:
