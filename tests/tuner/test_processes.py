@@ -161,13 +161,16 @@ def test_on_a_gpu_the_measuring_process_prepares_while_the_first_configuration_c
     assert kept.pid is None
 
 
-def test_a_measuring_process_that_cannot_prepare_is_a_status(processes: Processes) -> None:
+def test_a_measuring_process_that_cannot_prepare_is_a_status(processes: Processes, told: Any) -> None:
     problem = Problem(replace(builtin_workload("vector_add"), name="unpreparable"), {"n": 64}, "f32")
     made = LocalEvaluator(problem, "cpu", "cpu", "cuda", {}, 0, timeout=1.0, processes=processes)
     try:
         made.submit({"deed": "ok"})
-        screened = made.screen({"deed": "ok"}, None)
-        assert (screened.status, screened.error) == ("failed", "cannot prepare")
+        for deed in ("ok", "print"):
+            screened = made.screen({"deed": deed}, None)
+            assert (screened.status, screened.error) == ("failed", "cannot prepare")
+            made.submit({"deed": "print"})
+        assert len(told.prepared()) == 1, "what it is to prepare may never end, and nobody would hear"
     finally:
         made.close()
 
@@ -408,6 +411,19 @@ def test_a_prepared_process_that_died_is_started_again(processes: Processes, tol
     assert made.race([{"deed": "ok"}], rounds=1, seconds=1.0, seed=5, fresh=True).status == "ok"
     assert told.measured().child is died.child and told.measured().pid != died.pid
     made.close()
+
+
+def test_a_prepared_process_that_died_is_not_started_again_to_be_given_back(processes: Processes, told: Any) -> None:
+    """The problem is done then, or failed."""
+    made = evaluator_of(processes, 65)  # the stand-in prepares it for 30 s
+    made.submit({"deed": "ok"})
+    made.prepare_final(5)
+    (died,) = told.prepared(seed=5)
+    os.kill(died.pid, signal.SIGKILL)
+    until(lambda: not died.child.running)
+    before, began = len(told.prepared()), time.monotonic()
+    made.close()
+    assert (len(told.prepared()), time.monotonic() - began < 15) == (before, True)
 
 
 @pytest.mark.parametrize("kind, ahead", [("cpu", True), ("cuda", False)], ids=["on a CPU", "where memory is short"])

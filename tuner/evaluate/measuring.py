@@ -31,7 +31,8 @@ def patience_for(budget_seconds: float | None) -> float:
 
 
 class MeasuringProcess:
-    """Prepares with the first request, or before it, and again after a crash or a hang, which are statuses.
+    """Prepares with the first request, or before it, and again after a crash or a hang, which are statuses. Where
+    preparing fails it is not tried again: why is the answer to all requests.
 
     ``limited``: its memory is, as that of what runs on the host must be; CUDA reserves address space of many times the
     memory of the machine. ``child``: one that runs may have had another problem before.
@@ -44,9 +45,9 @@ class MeasuringProcess:
         self._unpreparable: JsonObject | None = None
 
     def begin_preparing(self) -> None:
-        """Prepare while the caller does something else, unless that has been begun. Not after a crash while whoever
-        asked is still to hear of it."""
-        if not self.has_begun and not self.child.owes:
+        """Prepare while the caller does something else, unless that has been begun, or has failed. Not after a crash
+        while whoever asked is still to hear of it."""
+        if not self.has_begun and self._unpreparable is None and not self.child.owes:
             with suppress(ChildCrashed):  # whoever measures starts another one, and says so if it crashes again
                 self._begin()
 
@@ -81,7 +82,7 @@ class MeasuringProcess:
         """Whether it runs and owes no answer, that to its preparation aside if it has arrived; never waits."""
         if self._preparing is not None and self.child.arrived:
             with suppress(ChildCrashed):
-                self._unpreparable = self._wait_until_prepared(PREPARE_SECONDS)
+                self._unpreparable = self._hear(self._preparing, PREPARE_SECONDS)
         return self._ready and not self.child.owes
 
     def end(self) -> None:
@@ -111,6 +112,10 @@ class MeasuringProcess:
         number = self._preparing
         if number is None or not self.child.running:
             number = self._begin()
+        return self._hear(number, patience)
+
+    def _hear(self, number: int, patience: float) -> JsonObject | None:
+        """What became of the preparation of this number, likewise."""
         self._preparing = None
         told = threading.Timer(_SAY_AFTER_SECONDS, self._say_what_is_waited_for, (patience,))
         told.daemon = True
