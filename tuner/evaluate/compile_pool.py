@@ -33,8 +33,9 @@ class _Wanted:
 
 @dataclass
 class _Slot:
-    """``problem``: of which one the process was told last. ``preparing``: the number of that request while its answer
-    is still to come; ``compiling``: of the request for ``wanted``."""
+    """A process and what it compiles, if anything. ``problem``: of which one it was told last. ``preparing``: the
+    number of that request while its answer is still to come; ``compiling``: of the request for ``wanted``, which is
+    sent along."""
 
     child: ChildProcess
     wanted: _Wanted | None = None
@@ -42,6 +43,26 @@ class _Slot:
     problem: int = 0
     preparing: int | None = None
     compiling: int = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is compiled."""
+        return self.wanted is not None
+
+    @property
+    def awaited(self) -> int:
+        """The number of the request that is answered next."""
+        return self.compiling if self.preparing is None else self.preparing
+
+    def begin(self, wanted: _Wanted, timeout: float) -> None:
+        """Compile, in a process that is told of the problem first if it does not know it. Raises
+        :class:`ChildCrashed`."""
+        self.wanted = wanted
+        told = self.problem == wanted.problem and self.child.running
+        self.problem = wanted.problem
+        self.preparing = None if told else self.child.send("prepare", wanted.prepare)
+        self.compiling = self.child.send("compile", Compile(wanted.config).to_json())
+        self.deadline = time.monotonic() + timeout  # a template may have had to start before
 
 
 class CompilePool:
@@ -79,7 +100,7 @@ class CompilePool:
         busy = {wanted.key for wanted in self._under_way() if wanted.problem == self._problem}
         if key not in self._results and key not in busy:
             self._queue.append(_Wanted(key, config, self._problem, self._prepare))
-            self._start_waiting()
+            self._begin_queued()
 
     def fill_cache(self, wanted: Sequence[tuple[JsonObject, Configuration]]) -> None:
         """Compile configurations, each of a problem of its own, for whoever looks into the shared cache later, in place
@@ -89,7 +110,7 @@ class CompilePool:
             key = config_key(config)
             if not any(other.key == key and other.prepare == prepare for other in self._under_way()):
                 self._queue.append(_Wanted(key, config, self._number(), prepare))
-        self._start_waiting()
+        self._begin_queued()
 
     def result(self, config: Configuration) -> Compiled:
         """The outcome for ``config``, submitted here if it was not before."""
@@ -111,20 +132,20 @@ class CompilePool:
     def is_done(self, configs: Sequence[Configuration]) -> bool:
         """Whether there is an outcome for one of ``configs``; never waits for a compilation."""
         for slot in self._slots:
-            while slot.wanted is not None and slot.child.arrived:
-                self._take(slot)
+            while slot.busy and slot.child.arrived:
+                self._read_answer(slot)
         return any(config_key(config) in self._results for config in configs)
 
     def settle(self) -> None:
         """Wait until nothing is compiling: timing on the same cores must not be disturbed."""
-        while self._queue or any(slot.wanted is not None for slot in self._slots):
+        while self._queue or any(slot.busy for slot in self._slots):
             self._wait_for_one()
 
     def drop_work(self) -> None:
         """Nothing more is wanted for now. End the processes that are at work."""
         self._queue.clear()
         for slot in self._slots:
-            if slot.wanted is not None:
+            if slot.busy:
                 slot.child.end()
                 slot.wanted = None
 
@@ -143,23 +164,18 @@ class CompilePool:
         self._problems += 1
         return self._problems
 
-    def _start_waiting(self) -> None:
+    def _begin_queued(self) -> None:
         for slot in self._slots:
-            if slot.wanted is None and self._queue:
-                slot.wanted = wanted = self._queue.popleft()
+            if not slot.busy and self._queue:
                 try:
-                    told = slot.problem == wanted.problem and slot.child.running
-                    slot.problem = wanted.problem
-                    slot.preparing = None if told else slot.child.send("prepare", wanted.prepare)
-                    slot.compiling = slot.child.send("compile", Compile(wanted.config).to_json())
-                    slot.deadline = time.monotonic() + self._timeout  # a template may have had to start before
+                    slot.begin(self._queue.popleft(), self._timeout)
                 except ChildCrashed as error:
                     self._finish(slot, Compiled("crashed", str(error)))
 
     def _wait_for_one(self) -> None:
-        """Take the next answer or run into the next deadline."""
-        self._start_waiting()
-        working = [slot for slot in self._slots if slot.wanted is not None]
+        """Read the next answer or run into the next deadline."""
+        self._begin_queued()
+        working = [slot for slot in self._slots if slot.busy]
         if not working:
             return
         readable = [slot.child for slot in working if slot.child.answered]
@@ -170,12 +186,11 @@ class CompilePool:
         now = time.monotonic()
         for slot in working:
             if slot.child in readable or slot.deadline <= now:
-                self._take(slot)
+                self._read_answer(slot)
 
-    def _take(self, slot: _Slot) -> None:
+    def _read_answer(self, slot: _Slot) -> None:
         try:
-            awaited = slot.compiling if slot.preparing is None else slot.preparing
-            answer = slot.child.receive(awaited, slot.deadline)
+            answer = slot.child.receive(slot.awaited, slot.deadline)
         except ChildTimeout:
             seconds = self._timeout
             self._finish(slot, Compiled("timeout", f"compiling took more than {seconds:g} s"))
@@ -194,4 +209,4 @@ class CompilePool:
         if slot.wanted is not None and slot.problem == self._problem:
             self._results[slot.wanted.key] = compiled
         slot.wanted = None
-        self._start_waiting()
+        self._begin_queued()
