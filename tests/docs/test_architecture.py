@@ -1,4 +1,5 @@
-"""ARCHITECTURE.md names only what exists: every word in backticks is looked up."""
+"""ARCHITECTURE.md and the pages that go on from it name only what exists: every word in backticks is looked up, and
+every path in a picture or before lines that a recipe adds."""
 
 from __future__ import annotations
 
@@ -14,12 +15,41 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("compiler", "profiler", "tuner", "server", "migrations", "deuteron")
-TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-PROSE = re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)
+PAGES = {
+    name: (ROOT / name).read_text(encoding="utf-8")
+    for name in ("ARCHITECTURE.md", "docs/life-of-a-job.md", "docs/life-of-a-kernel.md", "docs/how-to-add.md")
+}
+TEXT = PAGES["ARCHITECTURE.md"]
+_FENCED = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 
 
-def names() -> list[str]:
-    return sorted({" ".join(name.split()) for name in re.findall(r"`([^`]+)`", PROSE)})
+def prose(text: str) -> str:
+    return _FENCED.sub("", text)
+
+
+def names() -> list[tuple[str, str]]:
+    """Each page and each of its words in backticks."""
+    return sorted(
+        {
+            (page, " ".join(name.split()))
+            for page, text in PAGES.items()
+            for name in re.findall(r"`([^`]+)`", prose(text))
+        }
+    )
+
+
+def drawn_paths() -> list[tuple[str, str]]:
+    """Each page and each path in its pictures, and before lines that are added to files that are there."""
+    rooms = "|".join((*ROOMS, "tests"))
+    found = set()
+    for page, text in PAGES.items():
+        for kind, block in _FENCED.findall(text):
+            if kind == "":
+                found |= {(page, path) for path in re.findall(rf"(?<!\S)((?:{rooms})/[\w/.]*)", block)}
+            elif kind == "diff":
+                found |= {(page, head.partition(",")[0]) for head in re.findall(r"^--- (.*)$", block, re.MULTILINE)
+                          if not head.endswith(", new")}  # fmt: skip
+    return sorted(found)
 
 
 @cache
@@ -115,13 +145,27 @@ def _modules_called(name: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", names())
-def test_every_name_exists(name: str) -> None:
-    assert exists(name), f"ARCHITECTURE.md names `{name}`"
+@pytest.mark.parametrize(("page", "name"), names())
+def test_every_name_exists(page: str, name: str) -> None:
+    assert exists(name), f"{page} names `{name}`"
+
+
+@pytest.mark.parametrize(("page", "path"), drawn_paths())
+def test_every_path_of_pictures_and_recipes_exists(page: str, path: str) -> None:
+    assert {path, f"{path}/"} & paths(), f"{page} names {path}"
+
+
+def test_there_are_pictures_and_recipes() -> None:
+    assert {page for page, _ in drawn_paths()} == {"ARCHITECTURE.md", "docs/how-to-add.md"}
+
+
+def test_architecture_is_read_in_ten_minutes() -> None:
+    """At 200 words a minute, beside its tables and pictures."""
+    assert sum(len(line.split()) for line in prose(TEXT).splitlines() if not line.startswith("|")) < 2000
 
 
 def test_begin_reading_at_is_in_its_folder() -> None:
-    rows = re.findall(r"^\| `([\w/]+/)` \|.*\| (.+) \|$", PROSE, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w/]+/)` \|.*\| (.+) \|$", prose(TEXT), re.MULTILINE)
     assert len(rows) > 10
     missing = [
         folder + file

@@ -1,4 +1,4 @@
-"""The kernel that ARCHITECTURE.md follows: the lines shown there are lines of what the compiler prints."""
+"""The kernel that docs/life-of-a-kernel.md follows: the lines shown there are lines of what the compiler prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from deuteron.compiler import KernelSource, compile
 from deuteron.compiler.gpu import STEPS
 
-SECTION = (Path(__file__).parents[2] / "ARCHITECTURE.md").read_text().partition("## Ten lines, followed")[2]
+SECTION = (Path(__file__).parents[2] / "docs/life-of-a-kernel.md").read_text().partition("## Ten lines, followed")[2]
 SECTION = SECTION.partition("\n## ")[0]
 KERNEL = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)[0]
 HEADER = "import deuteron as triton\nimport deuteron.language as tl\n\n\n"

@@ -1,5 +1,5 @@
-"""What the recipes of ARCHITECTURE.md have a page name, it names. Settings, commands, schedule options and routes have
-tests of their own."""
+"""What the recipes of ARCHITECTURE.md have a page name, it names. Settings, commands and schedule options have tests of
+their own."""
 
 from __future__ import annotations
 
