@@ -75,11 +75,17 @@ def test_every_row_of_measurements_is_looked_at():
     assert all(any(row.startswith(begin) for row in measured_rows()) for begin in DERIVED)
 
 
-def test_architecture_names_files_that_exist():
-    text = (ROOT / "ARCHITECTURE.md").read_text()
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/contributing.md"])
+def test_a_page_for_contributors_names_files_that_exist(page: str):
     rooms = "compiler|profiler|tuner|server|migrations|deuteron|tests|docs|benchmarks"
-    for name in re.findall(rf"`((?:{rooms})/[\w/.]+)`", text):
-        assert (ROOT / name).exists(), f"ARCHITECTURE.md names {name}"
+    for name in re.findall(rf"`((?:{rooms})/[\w/.]+)`", (ROOT / page).read_text()):
+        assert (ROOT / name).exists(), f"{page} names {name}"
+
+
+def test_the_readme_names_every_example():
+    table = (ROOT / "README.md").read_text().partition("| in `examples/` |")[2].partition("\n\n")[0]
+    examples = {path.name for path in (ROOT / "examples").glob("*.py")} - {"harness.py"}
+    assert set(re.findall(r"`(\w+\.py)`", table)) == examples
 
 
 def test_error_message_of_the_language_page_is_what_the_compiler_says():
