@@ -22,8 +22,6 @@ ACYCLIC = list(ROOMS)
 #: have the types of members that are attached to them at run time.
 MUTUAL_TYPES = {
     ("deuteron.compiler.language.tensor", "deuteron.compiler.language.members"),
-    ("deuteron.compiler.targets.cpu.emission", "deuteron.compiler.targets.cpu.lower"),
-    ("deuteron.compiler.targets.cpu.masks", "deuteron.compiler.targets.cpu.lower"),
     ("deuteron.compiler.targets.simt.machine", "deuteron.compiler.targets.simt.lowering"),
     ("deuteron.compiler.targets.simt.machine", "deuteron.compiler.targets.simt.vectors"),
     ("deuteron.compiler.targets.simt.vectors", "deuteron.compiler.targets.simt.lowering"),

@@ -6,6 +6,7 @@ stride are one vector access.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.types import Element, Pointer
@@ -50,6 +51,9 @@ class Coord:
 ZERO = Coord(Typed("i32", "0"), 0, 0, 1 << 30)
 
 
+Coords = tuple[Coord, ...]
+
+
 @dataclass(slots=True)
 class Uniform:
     """One scalar for all lanes. ``number`` is its value where known, ``divisor`` divides it (a power of two)."""
@@ -84,3 +88,17 @@ Chunk = Uniform | Affine | Vector
 def power_of_two_divisor(number: int) -> int:
     """The largest power of two that divides ``number`` (2**30 for 0)."""
     return number & -number if number else 1 << 30
+
+
+def row_strides(shape: Sequence[int]) -> list[int]:
+    """Elements between neighbours along each dimension of a row-major tile."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return strides[::-1]
+
+
+def vector_axis(shape: Sequence[int]) -> int:
+    """The dimension that chunks run along: the last one longer than 1 (0 if there is none)."""
+    return max((d for d, n in enumerate(shape) if n > 1), default=0)

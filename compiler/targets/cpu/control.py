@@ -12,8 +12,12 @@ from ...tile.memory import AtomicCAS, AtomicRMW, Load
 from .arena import Buffer, Stored
 from .chunk import Uniform, llvm_element
 from .debug import require
+from .expressions import tiles_read
 from .loops import BasicBlock
 from .lower import CpuLowering
+from .nests import compute_into
+from .pending import settle_for_region
+from .program_order import run
 from .rule_sets import statements
 
 
@@ -61,7 +65,7 @@ def _slot_for(low: CpuLowering, init: Value) -> CarriedBuffer:
         buffer = low.stored.pop(init).buffer
     else:
         buffer = low.allocate(init)
-        low.write(init, buffer)
+        compute_into(low, init, buffer)
     slot = CarriedBuffer(buffer, buffer.pinned)
     buffer.pinned = True
     return slot
@@ -101,7 +105,7 @@ def assign(low: CpuLowering, pairs: list[tuple[CarriedBuffer, Value]]) -> None:
             if isinstance(source, Buffer):
                 raise AssertionError("a copy reads no slot")
             aside = low.allocate(source)
-            low.write(source, aside)
+            compute_into(low, source, aside)
             sources[0] = (slot, aside)
 
 
@@ -110,7 +114,7 @@ def _reads(low: CpuLowering, source: Value | Buffer) -> dict[int, bool]:
     if isinstance(source, Buffer):
         return {}
     found: dict[int, bool] = {}
-    for value, same_place in low.expression(source).items():
+    for value, same_place in tiles_read(source, low.stored).items():
         stored = low.stored.get(value)
         if stored is not None:
             key = id(stored.buffer)
@@ -120,7 +124,7 @@ def _reads(low: CpuLowering, source: Value | Buffer) -> dict[int, bool]:
 
 def _fill(low: CpuLowering, slot: CarriedBuffer, source: Value | Buffer, size: int) -> None:
     if isinstance(source, Value):
-        low.write(source, slot.buffer)
+        compute_into(low, source, slot.buffer)
         return
     to, origin = (low.e.offset(low.scratch, Typed("i64", str(b.offset)), "i8") for b in (slot.buffer, source))
     operands = [("ptr", to.name), ("ptr", origin.name), ("i64", str(size)), ("i1", "false")]
@@ -158,7 +162,7 @@ def lower_for(low: CpuLowering, op: control.For) -> None:
     A signed index with a step that is not known to be positive asks for the direction in every iteration. Counted is in
     64 bits, which the last step of an index of 32 does not pass.
     """
-    low.settle_for_region(op)
+    settle_for_region(low, op)
     slots, inits = _inputs(low, op.inits)
     blocks, e = low.blocks, low.e
     lower, upper, step = (low.scalar(v) for v in (op.lower, op.upper, op.step))
@@ -193,7 +197,7 @@ def lower_for(low: CpuLowering, op: control.For) -> None:
 
 
 def _region(low: CpuLowering, block: Block, slots: Slots) -> list[Typed | None]:
-    low.run(block)
+    run(low, block)
     end = block.terminator
     return _leave(low, slots, end.operands if isinstance(end, control.Yield) else [])
 
@@ -211,7 +215,7 @@ def _goes_on(low: CpuLowering, op: control.For, index: Typed, upper: Typed, step
 @statements(control.If)
 def lower_if(low: CpuLowering, op: control.If) -> None:
     """Two blocks that meet; scalar results are phis there, tiles are written to one slot by both."""
-    low.settle_for_region(op)
+    settle_for_region(low, op)
     blocks = low.blocks
     slots = Slots(
         [_fresh_slot(low, r) if r.type.rank else blocks.fresh(llvm_element(r.type.elem), "r") for r in op.results]
@@ -239,7 +243,7 @@ def _only_waits(op: control.While) -> bool:
 @statements(control.While)
 def lower_while(low: CpuLowering, op: control.While) -> None:
     """The first region is the header: it runs before every test, the body after a true one."""
-    low.settle_for_region(op)
+    settle_for_region(low, op)
     slots, inits = _inputs(low, op.inits)
     blocks = low.blocks
     before = blocks.here
@@ -248,7 +252,7 @@ def lower_while(low: CpuLowering, op: control.While) -> None:
     blocks.enter(header)
     low.live.enter_loop()
     slots.bind(low, op.carried)
-    low.run(op.before)
+    run(low, op.before)
     end = op.before.terminator
     if not isinstance(end, control.Condition):
         raise op.fail("the first region must end in a condition")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from ...ir.core import Value
 from ...llvm.typed import Typed, constant
 from ...tile import debug
-from .emission import Coords, Emission
+from .chunk import Coords
+from .emission import Emission
 from .lower import CpuLowering
 from .memory import when
+from .nests import for_each_chunk, materialise
 from .rule_sets import buffers, statements
 
 #: The status block of one thread: i64 failed assertion (0: none), i64 program, pointer to the print callback.
@@ -58,7 +60,7 @@ def _all_true(low: CpuLowering, op: debug.Assert) -> Typed:
 
     tile_shape = op.condition.type.shape
     lanes = low.lanes(tile_shape, op.condition.type.elem)
-    low.loop([(op.condition, True)], tile_shape, lanes, body)
+    for_each_chunk(low, [(op.condition, True)], tile_shape, lanes, body)
     low.arena.free(verdict)
     return low.e.compare("ne", low.e.load("i8", place, 1), constant("i8", 0))
 
@@ -77,7 +79,7 @@ def lower_print(low: CpuLowering, op: debug.Print) -> None:
     aside = []
     for index, value in enumerate(op.values):
         if value.type.rank:
-            buffer = low.store(value).buffer
+            buffer = materialise(low, value).buffer
         else:
             buffer = low.arena.allocate(8)
             aside.append(buffer)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
 
 from ...ir.core import Op, Value
 from ...ir.types import Element
@@ -11,28 +10,21 @@ from ...llvm.typed import Typed, constant, lane_numbers, overload_name, vector_t
 from . import elementwise
 from .affine import divisor_of, known_number, structured, vectorized
 from .arena import Buffer, Stored
-from .chunk import Affine, Chunk, Coord, Uniform, Vector, llvm_element, memory_element
+from .chunk import (
+    Affine,
+    Chunk,
+    Coord,
+    Coords,
+    Uniform,
+    Vector,
+    llvm_element,
+    memory_element,
+    row_strides,
+    vector_axis,
+)
 from .loops import Nest
-
-if TYPE_CHECKING:
-    from .lower import CpuLowering
-
-Coords = tuple[Coord, ...]
-ViewRule = Callable[..., Chunk]  # (Emission, op, value, coords)
-
-
-def row_strides(shape: Sequence[int]) -> list[int]:
-    """Elements between neighbours along each dimension of a row-major tile."""
-    strides, step = [], 1
-    for n in reversed(shape):
-        strides.append(step)
-        step *= n
-    return strides[::-1]
-
-
-def vector_axis(shape: Sequence[int]) -> int:
-    """The dimension that chunks run along: the last one longer than 1 (0 if there is none)."""
-    return max((d for d, n in enumerate(shape) if n > 1), default=0)
+from .lower import CpuLowering
+from .rule_sets import views
 
 
 class Emission:
@@ -197,7 +189,7 @@ class Emission:
         op = value.op
         if op is None:
             raise AssertionError(f"{value!r} is neither stored nor computed")
-        view = self.low.views.rules.get(type(op))
+        view = views.rules.get(type(op))
         if view is not None:
             return view(self, op, value, coords)
         return self.apply(op, [self.chunk(v, coords) for v in op.operands])

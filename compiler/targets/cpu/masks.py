@@ -6,17 +6,13 @@ bound, one comparison before the loop says whether it is true everywhere; the lo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...ir.core import Value
 from ...llvm.typed import Typed, constant
 from ...tile import elementwise as ops
 from ...tile import shape
 from .chunk import Coord
 from .emission import Emission
-
-if TYPE_CHECKING:
-    from .lower import CpuLowering
+from .lower import CpuLowering
 
 #: Chunks that a loop must have to be worth emitting twice.
 WORTH_TWO_LOOPS = 4

@@ -11,8 +11,10 @@ from ...tile import matmul, shape
 from ...tile.elementwise import Constant
 from .arena import Buffer
 from .chunk import llvm_element
+from .expressions import tiles_read
 from .loops import Nest
 from .lower import CpuLowering
+from .nests import compute_into, materialise
 from .pack import Pack
 from .plan import dot_source
 from .processor import Processor
@@ -65,7 +67,7 @@ def dot(low: CpuLowering, op: matmul.Dot) -> None:
         return
     # A transposed operand that another reader had stored let go of what is behind it.
     source = op.a if op.a in low.stored else dot_source(op.a)
-    left, right = low.store(source), low.in_memory(op, op.b)
+    left, right = materialise(low, source), low.in_memory(op, op.b)
     zero = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
     buffer = low.allocate(op.result) if zero else accumulator(low, op.acc)
     transposed = source is not op.a and isinstance(op.a.op, shape.Permute) and op.a.op.order == (1, 0)
@@ -78,16 +80,16 @@ def accumulator(low: CpuLowering, acc: Value) -> Buffer:
     dying = low.live.dying([acc])
     if acc in low.stored and acc in dying:
         return low.stored.pop(acc).buffer
-    for leaf, same_place in low.expression(acc).items():
+    for leaf, same_place in tiles_read(acc, low.stored).items():
         held = low.stored.get(leaf)
         if held is None or not same_place or leaf not in dying or leaf is acc:
             continue
         if held.shape == acc.type.shape and leaf.type.elem.bytes == acc.type.elem.bytes:
-            low.write(acc, held.buffer)
+            compute_into(low, acc, held.buffer)
             low.stored.pop(leaf, None)
             return held.buffer
     buffer = low.allocate(acc)
-    low.write(acc, buffer)
+    compute_into(low, acc, buffer)
     return buffer
 
 

@@ -10,12 +10,15 @@ from ...llvm.typed import Emitter, Typed, constant, overload_name, vector_type
 from ...tile import blocks, memory
 from ...tile.assembly import EffectfulAssembly, InlineAssembly
 from .arena import Stored
-from .chunk import Affine, Chunk, Uniform, Vector, llvm_element, memory_element
-from .emission import Coords, Emission
+from .chunk import Affine, Chunk, Coords, Uniform, Vector, llvm_element, memory_element
+from .emission import Emission
 from .formats import narrow, widen
-from .lower import CpuLowering, Nested
+from .lower import CpuLowering
+from .nests import for_each_chunk, materialise
+from .pending import settle_loads
 from .rule_sets import statements
 from .spans import in_turns
+from .versions import Detour, Nested
 
 for _block in (blocks.BlockLoad, blocks.BlockStore):
     statements.unsupported(_block, "it is expanded to pointers before")
@@ -121,7 +124,7 @@ def store(low: CpuLowering, op: memory.Store) -> None:
     if not op.pointer.type.rank:
         _store_scalar(low, op)
         return
-    low.settle_loads(op)
+    settle_loads(low, op)
     tile_shape = op.pointer.type.shape
     lanes = low.lanes(tile_shape, op.value.type.elem)
     operands = [(v, True) for v in (op.pointer, op.mask, op.value) if v is not None]
@@ -131,10 +134,10 @@ def store(low: CpuLowering, op: memory.Store) -> None:
 
     alternating = in_turns(low, op)
     if alternating is None:
-        low.loop(operands, tile_shape, lanes, body)
+        for_each_chunk(low, operands, tile_shape, lanes, body)
         return
     aside = Stored(low.allocate(op.value), tile_shape)
-    low.loop(operands, tile_shape, lanes, body, condition=alternating, otherwise=_computed_before(op, aside))
+    for_each_chunk(low, operands, tile_shape, lanes, body, detour=Detour(alternating, _computed_before(op, aside)))
     low.arena.free(aside.buffer)
 
 
@@ -171,7 +174,7 @@ def _store_chunk(emission: Emission, op: memory.Store, coords: Coords, value: Ch
 
 
 def _store_scalar(low: CpuLowering, op: memory.Store) -> None:
-    low.settle_loads(op)
+    settle_loads(low, op)
     mask = low.scalar(op.mask).value if op.mask is not None else None
     pointer, value = low.scalar(op.pointer).value, low.scalar(op.value).value
     store_scalar(low, pointer, value, op.value.type.elem, mask)
@@ -223,7 +226,7 @@ def _store_vector(emission: Emission, where: Typed, value: Typed, elem: Element,
 def load(low: CpuLowering, op: memory.Load) -> None:
     """Scalar loads, and tile loads that are volatile: the others are made where they are used."""
     if op.result.type.rank:  # volatile: read here and now
-        low.store(op.result)
+        materialise(low, op.result)
         return
     mask = low.scalar(op.mask).value if op.mask is not None else None
     other = low.scalar(op.other).value if op.other is not None else None
@@ -234,7 +237,7 @@ def load(low: CpuLowering, op: memory.Load) -> None:
 @statements(memory.Barrier)
 def barrier(low: CpuLowering, op: memory.Barrier) -> None:
     """A program is one thread here and waits for nobody, but what it reads before it reads now."""
-    low.settle_loads(op)
+    settle_loads(low, op)
 
 
 @statements(memory.GridWait, memory.LaunchDependents)
@@ -271,7 +274,7 @@ def _atomic(
     run: Callable[[Typed, list[Typed]], Typed],
 ) -> None:
     """Element by element, in order."""
-    low.settle_loads(op)
+    settle_loads(low, op)
     result, elem = op.results[0], op.results[0].type.elem
     if not pointer.type.rank:
         held = [low.scalar(v).value for v in values]
@@ -292,7 +295,7 @@ def _atomic(
             emission.write(buffer, result, Uniform(made, emission.nest.depth), coords)
 
     operands = [v for v in (pointer, *values, mask) if v is not None]
-    low.loop([(v, True) for v in operands], pointer.type.shape, 1, body)
+    for_each_chunk(low, [(v, True) for v in operands], pointer.type.shape, 1, body)
     if buffer is not None:
         low.define_stored(result, buffer)
 

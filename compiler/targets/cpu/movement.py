@@ -7,8 +7,8 @@ from ...ir.types import Element
 from ...llvm.typed import Typed
 from ...tile import movement
 from .arena import Stored
-from .chunk import Affine, Chunk, Coord, Uniform, Vector, memory_element, power_of_two_divisor
-from .emission import Coords, Emission, row_strides
+from .chunk import Affine, Chunk, Coord, Coords, Uniform, Vector, memory_element, power_of_two_divisor, row_strides
+from .emission import Emission
 from .rule_sets import buffers, views
 
 

@@ -14,6 +14,7 @@ from .chunk import Coord
 from .emission import Emission
 from .loops import Nest
 from .lower import CpuLowering
+from .nests import materialise, run_nest
 from .rule_sets import statements
 
 
@@ -66,7 +67,7 @@ def _interleave_rows(low: CpuLowering, op: Pack) -> None:
         emission.unwind(3)
         return []
 
-    low.run_nest([(x, False)], lanes, op.result.type.size // (lanes * op.group), nest, unroll=True)
+    run_nest(low, [(x, False)], lanes, op.result.type.size // (lanes * op.group), nest, unroll=True)
     low.define_stored(op.result, buffer)
 
 
@@ -95,7 +96,7 @@ class _Transposition:
         self.align = op.x.type.elem.bytes
         self.unit = f"i{8 * op.group * self.align}"
         self.side = min(low.processor.vector_bytes // (op.group * self.align), op.width, self.k)
-        self.source = low.store(op.x).buffer
+        self.source = materialise(low, op.x).buffer
         self.buffer = low.allocate(op.result)
         self.nest = Nest(low.blocks)
 

@@ -25,6 +25,7 @@ from .lower import CpuLowering
 from .plan import make_plan
 from .prepare import prepare
 from .processor import Processor, host_processor
+from .program_order import run
 from .records import begin_track, emit_clock, end_track
 from .rule_sets import statements
 
@@ -113,7 +114,7 @@ def _emit_entry(low: CpuLowering, function: Function) -> None:
     low.program = blocks.fresh("i64", "program")
     low.program_ids = _program_ids(low)
     low.track = begin_track(low, function)
-    low.run(function.body)
+    run(low, function.body)
     end_track(low)
     following = e.binary("add nuw nsw", low.program, constant("i64", 1))
     again = e.compare("slt", following, Typed("i64", "%last"))

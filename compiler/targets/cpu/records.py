@@ -24,6 +24,7 @@ from ...record_buffer import (
 )
 from ...tile.records import Record, first_record
 from .lower import CpuLowering, ProgramTrack
+from .pending import settle_loads
 from .rule_sets import statements
 
 #: A function without arguments that returns the cycle counter: for the launcher, to compare it with its own clock.
@@ -61,7 +62,7 @@ def end_track(low: CpuLowering) -> None:
 @statements(Record)
 def record(low: CpuLowering, op: Record) -> None:
     """One word into the ring. Loads that are still to be done come before."""
-    low.settle_loads(op)
+    settle_loads(low, op)
     if low.track is not None:
         _append(low, low.track, op, record_tag(op.scope, op.enter, op.clock_bits))
 

@@ -13,12 +13,14 @@ from ...tile import reduction
 from ...tile.map import MapElementwise
 from . import elementwise
 from .arena import Buffer
-from .chunk import Coord, Vector, llvm_element, power_of_two_divisor
+from .chunk import Coord, Coords, Vector, llvm_element, power_of_two_divisor, vector_axis
 from .constants import constant_value
-from .emission import Coords, Emission, vector_axis
+from .emission import Emission
 from .formats import is_narrow
 from .lower import CpuLowering
 from .memory import when
+from .nests import for_each_chunk, materialise, run_nest
+from .program_order import run
 from .rule_sets import buffers, statements
 
 #: Accumulators that do not wait for each other; with two vectors each they hide the latency of an addition.
@@ -32,7 +34,7 @@ def combine(low: CpuLowering, region: Block, args: Sequence[Typed]) -> list[Type
     if _one_by_one(region):
         for arg, value in zip(region.args, args, strict=True):
             low.set_scalar(arg, value)
-        low.run(region)
+        run(low, region)
         return [low.scalar(v).value for v in yielded]
     lanes = max(a.lanes for a in args)
     env: dict[Value, Typed] = dict(zip(region.args, args, strict=True))
@@ -105,7 +107,8 @@ def reduce(low: CpuLowering, op: reduction.Reduce) -> None:
     tile_shape = op.inputs[0].type.shape
     lanes = 1 if _one_by_one(op.combine) else min(low.lanes(tile_shape, v.type.elem) for v in op.inputs)
     buffers = [low.allocate(r) if r.type.rank else None for r in op.results]
-    made = low.run_nest(
+    made = run_nest(
+        low,
         [(v, True) for v in op.inputs],
         lanes,
         math.prod(tile_shape) // lanes,
@@ -222,7 +225,7 @@ def scan(low: CpuLowering, op: reduction.Scan) -> None:
     if along or _one_by_one(op.combine):
         lanes = 1
     for value in op.inputs:
-        low.store(value)
+        materialise(low, value)
     buffers = [low.allocate(r) for r in op.results]
     emission = Emission(low, lanes, {})
     outer: dict[int, Coord] = {}
@@ -288,7 +291,7 @@ def histogram(low: CpuLowering, op: reduction.Histogram) -> None:
             when(low, counts, count)
 
     operands = [v for v in (op.x, op.mask) if v is not None]
-    low.loop([(v, True) for v in operands], op.x.type.shape, 1, body)
+    for_each_chunk(low, [(v, True) for v in operands], op.x.type.shape, 1, body)
     low.define_stored(op.result, buffer)
 
 
@@ -306,6 +309,6 @@ def map_elementwise(low: CpuLowering, op: MapElementwise) -> None:
             made = combine(low, op.body, values)
         _write_results(emission, op, buffers, made, coords)
 
-    low.loop([(v, True) for v in op.inputs], tile_shape, lanes, body)
+    for_each_chunk(low, [(v, True) for v in op.inputs], tile_shape, lanes, body)
     for result, buffer in zip(op.results, buffers, strict=True):
         low.define_stored(result, buffer)

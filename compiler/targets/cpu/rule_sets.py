@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...ir.core import Op, Value
 from ...ir.rules import RuleSet
 from ...tile import memory
+from .chunk import Chunk
 
-if TYPE_CHECKING:
-    from .emission import ViewRule
-
-Statement = Callable[..., None]  # (Lowering, op)
+Statement = Callable[..., None]  # (CpuLowering, op)
+ViewRule = Callable[..., Chunk]  # (Emission, op, value, coords)
 
 #: Operations that are done in program order.
 statements: RuleSet[Statement] = RuleSet("cpu")

@@ -7,11 +7,12 @@ from ...llvm.typed import Typed
 from ...tile import elementwise as ops
 from ...tile import memory, shape
 from .arena import Stored
-from .chunk import ZERO, Affine, Chunk, Coord, Uniform
+from .chunk import ZERO, Affine, Chunk, Coord, Coords, Uniform, row_strides
 from .constants import constant_value
-from .emission import Coords, Emission, row_strides
+from .emission import Emission
 from .lower import CpuLowering
 from .memory import load_chunk
+from .nests import for_each_chunk, materialise, run_nest
 from .rule_sets import buffers, statements, views
 
 
@@ -117,18 +118,20 @@ def one_element(low: CpuLowering, value: Value) -> Uniform:
     """The element of a tile of size 1."""
     if not value.type.rank:
         return low.scalar(value)
-    saving = low.prepare([(value, True)])
-    emission = Emission(low, 1, saving)
-    chunk = emission.chunk(value, (ZERO,) * value.type.rank)
-    emission.finish()
-    low.saved(emission)
-    return Uniform(emission.as_vector(chunk), 0)
+
+    def nest(emission: Emission) -> list[Typed]:
+        chunk = emission.chunk(value, (ZERO,) * value.type.rank)
+        emission.finish()
+        return [emission.as_vector(chunk)]
+
+    (made,) = run_nest(low, [(value, True)], 1, 1, nest)
+    return Uniform(made, 0)
 
 
 @statements(shape.Split)
 def scalar_split(low: CpuLowering, op: shape.Split) -> None:
     """Two scalars from a tile of two elements."""
-    stored = low.store(op.x)
+    stored = materialise(low, op.x)
     emission = Emission(low, 1, {})
     for index, result in enumerate(op.results):
         half = Coord(Typed("i32", str(index)), 0, 0, 1)
@@ -159,5 +162,5 @@ def join(low: CpuLowering, op: shape.Join) -> None:
             e.store(e.shuffle(held[0], held[1], order), pointer, elem.bytes)
 
     lanes = low.lanes(tile_shape, elem)
-    low.loop([(op.lhs, True), (op.rhs, True)], tile_shape, lanes, body)
+    for_each_chunk(low, [(op.lhs, True), (op.rhs, True)], tile_shape, lanes, body)
     low.define_stored(op.result, buffer)
