@@ -73,16 +73,17 @@ def _read_transposed(op: Op, operand: Value) -> bool:
 
 @dataclass(slots=True)
 class Plan:
-    """The decisions: ``kept`` values go to scratch at their first read, ``at_once`` ones where they are defined.
+    """The decisions for one function, and what they were made from."""
 
-    ``uses`` counts the reads of each value, ``home`` is the block that defines it; ``checked`` index vectors are looked
-    at when they are stored, whether they count up by one.
-    """
-
+    #: Tiles that go to scratch at their first read; emission adds those that an operation turned out to need there.
     kept: set[Value] = field(default_factory=set)
+    #: Tiles that go to scratch where they are defined.
     at_once: set[Value] = field(default_factory=set)
+    #: How often each value is read.
     uses: dict[Value, int] = field(default_factory=dict)
+    #: The block that defines each value.
     home: dict[Value, Block] = field(default_factory=dict)
+    #: Index vectors that are looked at when they are stored, whether they count up by one.
     checked: set[Value] = field(default_factory=set)
 
 
