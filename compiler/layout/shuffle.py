@@ -91,7 +91,7 @@ class WarpShuffle:
 
 
 @dataclass(frozen=True, slots=True)
-class _Columns:
+class _Bases:
     """Flat bases of one side, without register copies and packed bits."""
 
     register: Sequence[int]
@@ -107,8 +107,8 @@ def plan_shuffle(source: LinearLayout, result: LinearLayout, element_bits: int) 
     for count in range(len(packed), -1, -1):
         bits = packed[:count]
         core = _solve(
-            _Columns(_without(compact.flat_register, bits), source.flat_lane, source.flat_warp),
-            _Columns(_without(target.flat_register, bits), result.flat_lane, result.flat_warp),
+            _Bases(_without(compact.flat_register, bits), source.flat_lane, source.flat_warp),
+            _Bases(_without(target.flat_register, bits), result.flat_lane, result.flat_warp),
         )
         if core is not None:
             return _unpack(core, source, result, bits)
@@ -127,6 +127,8 @@ def _without(bases: Sequence[int], removed: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Core:
+    """What :class:`WarpShuffle` says of the steps 2 to 4."""
+
     before: tuple[Exchange, ...]
     rounds: tuple[ShuffleRound, ...]
     lane: tuple[int, ...]
@@ -155,16 +157,25 @@ class _Places:
         return place >> self.bits
 
 
-def _solve(source: _Columns, result: _Columns) -> _Core | None:
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What one bit of the lane adds. ``place``: the column of Bl + Br*C, with that of A above it; ``c``: that of C."""
+
+    place: int
+    c: int = 0
+
+
+def _solve(source: _Bases, result: _Bases) -> _Core | None:
     """The shuffles between two layouts of a warp: A, C and M of the module's text. None where data must cross warps, or
     where what a lane must offer depends on more than the lane."""
     places = _find_places(source, result)
     if places is None:
         return None
     columns = _make_invertible(places)
-    a = [places.source_lane(place) for place, _ in columns]
-    m = _solve_m(a, [places.source_register(place) for place, _ in columns])
-    if any(combine(m, places.source_lane(place)) != places.source_register(place) for place, _ in columns):
+    a = [places.source_lane(column.place) for column in columns]
+    x = [places.source_register(column.place) for column in columns]
+    m = _solve_m(a, x)
+    if [combine(m, lane) for lane in a] != x:
         return None
 
     def offered(place: int) -> int:
@@ -178,11 +189,11 @@ def _solve(source: _Columns, result: _Columns) -> _Core | None:
         rounds=tuple(ShuffleRound(offered(place), places.source_lane(place)) for place in span_of(places.register)),
         lane=tuple(a),
         warp=tuple(places.source_lane(place) for place in places.warp),
-        after=tuple(Exchange("lane", bit, c) for bit, (_, c) in enumerate(columns) if c),
+        after=tuple(Exchange("lane", bit, column.c) for bit, column in enumerate(columns) if column.c),
     )
 
 
-def _find_places(source: _Columns, result: _Columns) -> _Places | None:
+def _find_places(source: _Bases, result: _Bases) -> _Places | None:
     """The columns of A and B; None where a warp of the result needs what another one has."""
     bits = len(source.register)
     units = [1 << (bits + bit) for bit in range(len(source.lane))]
@@ -217,26 +228,34 @@ def _solve_m(a: list[int], x: list[int]) -> list[int]:
     return [combine(x, image.solve(unit) or 0) for unit in units]
 
 
-def _make_invertible(places: _Places) -> list[tuple[int, int]]:
-    """For each bit of the lane a place, which is a column of Bl + Br*C and of A, with the column of C. C is chosen, and
-    copies are, so that those of A are independent, as far as that is possible."""
-    pool = [(place, 0) for place in places.copies]
-    pool += [(place, 1 << bit) for bit, place in enumerate(places.register)]
-    space = Echelon()
-    columns = [(place, 0) for place in places.lane]
-    identity_first = sorted(range(len(columns)), key=lambda bit: places.source_lane(places.lane[bit]) != 1 << bit)
-    dependent = [bit for bit in identity_first if not space.add(places.source_lane(places.lane[bit]))]
-    for exact in (True, False):
+def _make_invertible(places: _Places) -> list[_Column]:
+    """For each bit of the lane its column. C is chosen, and copies are, so that the columns of A are independent, as
+    far as that is possible; first so that a lane reads its own registers, for that needs no shuffle."""
+    columns = [_Column(place) for place in places.lane]
+    own_first = sorted(range(len(columns)), key=lambda bit: places.source_lane(places.lane[bit]) != 1 << bit)
+    image = Echelon()
+    dependent = [bit for bit in own_first if not image.add(places.source_lane(places.lane[bit]))]
+    for own in (True, False):
         for bit in list(dependent):
-            for extra, c in pool:
-                place = places.lane[bit] ^ extra
-                lane = places.source_lane(place)
-                if (lane == 1 << bit or not exact) and lane not in space:
-                    space.add(lane)
-                    columns[bit] = place, c
-                    dependent.remove(bit)
-                    break
+            found = _independent_column(places, bit, image, own=own)
+            if found is not None:
+                image.add(places.source_lane(found.place))
+                columns[bit] = found
+                dependent.remove(bit)
     return columns
+
+
+def _independent_column(places: _Places, bit: int, image: Echelon, *, own: bool) -> _Column | None:
+    """The first column for this bit of the lane that leads out of ``image``: to copies, or of another register. With
+    ``own`` the one that leads to the same bit of the source's lane."""
+    choices = [_Column(extra) for extra in places.copies]
+    choices += [_Column(extra, 1 << register) for register, extra in enumerate(places.register)]
+    for choice in choices:
+        place = places.lane[bit] ^ choice.place
+        lane = places.source_lane(place)
+        if lane not in image and (lane == 1 << bit or not own):
+            return _Column(place, choice.c)
+    return None
 
 
 def _unpack(core: _Core, source: LinearLayout, result: LinearLayout, packed: Sequence[int]) -> WarpShuffle:
