@@ -17,7 +17,7 @@ def assign(frame: Frame, target: ast.expr, value: object) -> None:
     """Bind ``value`` to a name or to a tuple of targets."""
     match target:
         case ast.Name(id=name):
-            frame.scope[name] = value
+            frame.scope.names[name] = value
             if isinstance(value, tensor) and not value.value.name:
                 value.value.name = name
         case ast.Starred(value=ast.Name(id=name)):
@@ -27,7 +27,7 @@ def assign(frame: Frame, target: ast.expr, value: object) -> None:
                 assign(frame, starred, value)
             for part, item in zip(targets, _unpacked(frame, target, value, len(targets)), strict=True):
                 assign(frame, part, item)
-        case ast.Attribute(value=ast.Name(id=name), attr=field) if isinstance(frame.scope.get(name), Aggregate):
+        case ast.Attribute(value=ast.Name(id=name), attr=field) if isinstance(frame.scope.names.get(name), Aggregate):
             _set_field(frame, target, name, field, value)
         case _:
             raise frame.error(
@@ -79,9 +79,9 @@ def typed(value: object, plain: tuple[int, ...] = ()) -> object:
 
 def _set_field(frame: Frame, target: ast.expr, name: str, field: str, value: object) -> None:
     """``self.field = value``, which an ``__init__`` may do with the instance that it makes."""
-    held = frame.scope[name]
+    held = frame.scope.names[name]
     assert isinstance(held, Aggregate)  # noqa: S101 -- the caller looked
     if not frame.source.makes(name):
         held = held.closed()
     with frame.at(target):
-        frame.scope[name] = held.with_field(field, value)
+        frame.scope.names[name] = held.with_field(field, value)

@@ -25,7 +25,7 @@ def _if(frame: Frame, node: ast.If) -> None:
         condition = scalar_condition(frame, node.test, condition)
     blocks = (Block(), Block())
     then, otherwise = (
-        compile_region(frame, block, dict(frame.scope), lambda body=body: execute(frame, body))  # type: ignore[misc]
+        compile_region(frame, block, frame.scope.copy(), lambda body=body: execute(frame, body))  # type: ignore[misc]
         for block, body in zip(blocks, (node.body, node.orelse), strict=True)
     )
     split(frame, node, condition, blocks, (then, otherwise))

@@ -15,9 +15,9 @@ from ..language.tensor import tensor
 from ..tile.control import Yield
 from .dispatch import execute
 from .exits import boundary, catch_break, catch_continue, compile_region
-from .frame import Frame, LastIndex, Scope, Undefined
+from .frame import Frame
 from .merging import ANY, Meeting, as_leaf, common_tile, joins, same_constant, shown
-from .names import HIDDEN, LEFT, RETURNED, VALUE
+from .scope import LastIndex, LocalScope, Undefined
 
 _INDEX = Undefined("it counts another loop above", "give one of the two variables another name")
 
@@ -35,29 +35,31 @@ class Carried:
         self.body = body
         self.index = index
         stored = assigned_names(body) | ({index} if index else set())
-        frame.scope |= {n: _INDEX for n in stored if isinstance(frame.scope.get(n), LastIndex)}
-        self.outer = dict(frame.scope)
-        self.end: Scope = {}
+        frame.scope.names |= {n: _INDEX for n in stored if isinstance(frame.scope.names.get(n), LastIndex)}
+        self.outer = dict(frame.scope.names)
+        self.end = LocalScope()
         self.names = [n for n in self.outer if n in stored and _can_carry(self.outer[n])]
         self.types = {n: [common_tile(n, x, x) for x in leaves_of(self.outer[n])] for n in self.names}
-        self.lost: Scope = {}
+        self.lost: dict[str, object] = {}
 
-    def scope_in(self, block: Block) -> Scope:
+    def scope_in(self, block: Block) -> LocalScope:
         """The scope at the start of an iteration: carried variables are arguments of ``block``."""
-        scope = {**self.outer, **self.lost}
+        scope = LocalScope({**self.outer, **self.lost}, doubtful=self.frame.scope.doubtful)
         for name in self.names:
             args = [tensor(block.add_argument(t, name)) for t in self.types[name]]
-            scope[name] = _rebuild(self.outer[name], args)
+            scope.names[name] = _rebuild(self.outer[name], args)
         return scope
 
-    def compile_body(self, start: Callable[[Block, Scope], None]) -> Block:
+    def compile_body(self, start: Callable[[Block, dict[str, object]], None]) -> Block:
         """Compile the body, not yet ended; ``start`` adds leading arguments and names. ``end`` is then the scope after
         an iteration, of those who go on and of those who left by break or return."""
         while True:
-            block, leading = Block(), Scope()
+            block, leading = Block(), dict[str, object]()
             start(block, leading)
-            self.end = compile_region(self.frame, block, {**self.scope_in(block), **leading}, self._iteration)
-            if self.end.get(RETURNED, False) is True:  # nobody reads a variable after one iteration
+            scope = self.scope_in(block)
+            scope.names |= leading
+            self.end = compile_region(self.frame, block, scope, self._iteration)
+            if self.end.returned is True:  # nobody reads a variable after one iteration
                 return block
             retyped = [self._must_retype(name) for name in list(self.names)]
             if not any(retyped):
@@ -71,7 +73,7 @@ class Carried:
 
     def _must_retype(self, name: str) -> bool:
         """Check the type of a variable at the end of the body; True if it has to start differently."""
-        value, wanted = self.end[name], self.types[name]
+        value, wanted = self.end.names[name], self.types[name]
         if isinstance(value, Undefined):
             return self._lose(name, value)
         if not _alike(self.outer[name], value):
@@ -104,9 +106,9 @@ class Carried:
     def _check_constants(self) -> None:
         """Compile-time values that are no numbers must not change in a run-time loop."""
         for name, start in self.outer.items():
-            if name in self.types or name in HIDDEN or isinstance(start, Undefined):
+            if name in self.types or isinstance(start, Undefined):
                 continue
-            if not same_constant(start, self.end.get(name, start)):
+            if not same_constant(start, self.end.names.get(name, start)):
                 raise self.frame.located(
                     TypeMismatch(f"{name!r} changes in a run-time loop but is not a tensor or number"),
                     self.body[0],
@@ -115,10 +117,10 @@ class Carried:
     def end_body(self, body: Block, first: tuple[Value, ...] = (), last: tuple[Value, ...] = ()) -> None:
         """Yield what the next iteration starts with, between other values."""
         values = list(first)
-        nobody_reads = self.end.get(RETURNED, False) is True
+        nobody_reads = self.end.returned is True
         with self.frame.builder.into(body):
             for name in self.names:
-                ends = [ANY] * len(self.types[name]) if nobody_reads else leaves_of(self.end[name])
+                ends = [ANY] * len(self.types[name]) if nobody_reads else leaves_of(self.end.names[name])
                 values += [as_leaf(v, t).value for v, t in zip(ends, self.types[name], strict=True)]
             self.frame.builder.emit(Yield((*values, *last)))
 
@@ -133,40 +135,41 @@ class Carried:
     def finish(self, results: tuple[Value, ...]) -> None:
         """Bind the carried variables to the loop's first results; what only the body defined is gone."""
         parts = [tensor(r) for r in results]
-        for name in self.end.keys() - self.outer.keys():
-            if name not in HIDDEN:
-                self.frame.scope[name] = Undefined(
-                    "it is defined only inside the loop above", "give it a value before the loop"
-                )
-        self.frame.scope.update(self.lost)
+        names = self.frame.scope.names
+        inside = Undefined("it is defined only inside the loop above", "give it a value before the loop")
+        names |= dict.fromkeys(self.end.names.keys() - self.outer.keys(), inside)
+        names |= self.lost
         for name in self.names:
-            self.frame.scope[name] = _rebuild(self.outer[name], parts)
+            names[name] = _rebuild(self.outer[name], parts)
 
     def finish_index(self, last: Callable[[], tensor]) -> None:
         """Define the loop's variable behind it, unless it had a value before or the body gives it another one."""
         defined = not isinstance(self.outer.get(self.index or "", _INDEX), Undefined)
         if self.index and not defined and self.index not in assigned_names(self.body):
-            self.frame.scope[self.index] = LastIndex(last)
+            self.frame.scope.names[self.index] = LastIndex(last)
 
 
 @dataclass
 class Exits:
-    """How the iterations of a run-time loop left it: flags that it carries, and the parts of the value returned."""
+    """How the iterations of a run-time loop left it: flags that it carries, and the parts of the value returned.
 
-    flags: dict[str, object]
+    ``flags`` are whether an iteration left and, where one may return, whether it returned; ``value`` is what.
+    """
+
+    flags: tuple[object, ...]
     value: object
     meeting: Meeting
 
     @staticmethod
-    def of(end: Scope) -> Exits | None:
+    def of(end: LocalScope) -> Exits | None:
         """The exits at the end of a body; None where nobody leaves."""
-        left, returned = end.get(LEFT, False), end.get(RETURNED, False)
-        if left is False:
+        if end.left is False:
             return None
-        flags = {LEFT: left} if returned is False else {LEFT: left, RETURNED: returned}
         meeting = Meeting()
-        value = meeting.join("the returned value", ANY, end[VALUE]) if returned is not False else None
-        return Exits(flags, value, meeting)
+        if end.returned is False:
+            return Exits((end.left,), None, meeting)
+        value = meeting.join("the returned value", ANY, end.value)
+        return Exits((end.left, end.returned), value, meeting)
 
     @property
     def types(self) -> list[Tile]:
@@ -179,12 +182,12 @@ class Exits:
             block.add_argument(type, "")
 
     def left(self, block: Block) -> tensor:
-        """The flag LEFT among the arguments of ``block``."""
+        """The flag that says who has left, among the arguments of ``block``."""
         return tensor(block.args[len(block.args) - len(self.types)])
 
     def ends(self) -> tuple[Value, ...]:
         """Their values at the end of the body, emitted there."""
-        parts = [*self.flags.values(), *(slot.parts[1] for slot in self.meeting.slots)]
+        parts = [*self.flags, *(slot.parts[1] for slot in self.meeting.slots)]
         return self._values(parts)
 
     def inits(self) -> tuple[Value, ...]:
@@ -197,11 +200,13 @@ class Exits:
     def finish(self, frame: Frame, results: tuple[Value, ...]) -> None:
         """After the loop: who left by break is back, who returned is not. ``results`` are the loop's last ones."""
         made = [tensor(r) for r in results[len(results) - len(self.types) :]]
-        flags = dict(zip(self.flags, made, strict=False))
-        frame.scope[RETURNED] = flags.get(RETURNED, False)
-        slots = {id(s): t for s, t in zip(self.meeting.slots, made[len(self.flags) :], strict=True)}
-        if RETURNED in self.flags:
-            frame.scope[VALUE] = self.meeting.rebuild(self.value, slots)
+        flags, parts = made[: len(self.flags)], made[len(self.flags) :]
+        if len(flags) == 1:
+            frame.scope.returned = False
+        else:
+            frame.scope.returned = flags[1]
+            slots = {id(slot): part for slot, part in zip(self.meeting.slots, parts, strict=True)}
+            frame.scope.value = self.meeting.rebuild(self.value, slots)
         catch_break(frame)
 
 

@@ -20,14 +20,14 @@ _ABSENT = object()
 @expression(ast.ListComp)
 def _list(frame: Frame, node: ast.ListComp) -> object:
     names = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-    outer = {name: frame.scope.get(name, _ABSENT) for name in names}
+    outer = {name: frame.scope.names.get(name, _ABSENT) for name in names}
     with frame.at(node):
         items = gathered(_elements(frame, node, 0))
     for name, value in outer.items():  # the variables of a comprehension are its own
         if value is _ABSENT:
-            frame.scope.pop(name, None)
+            frame.scope.names.pop(name, None)
         else:
-            frame.scope[name] = value
+            frame.scope.names[name] = value
     return items
 
 

@@ -1,11 +1,11 @@
 """Early exits: ``return``, ``break`` and ``continue`` as values.
 
-Structured code has no jumps. Whether control has left is therefore a value like any other: entries of the scope under
-names that no program can write, merged by branches and carried by loops as variables are. The rest of a body runs only
-if nobody has left; it is compiled once. Where the answer is known while compiling, nothing is emitted. Where it is not,
-the rest goes into one side of a conditional that stays *open*: what follows, in whatever nesting of compile-time
-branches and unrolled loops, is appended there, until :func:`close` ends it at the boundary that catches the exit (a
-function, a loop's body) or that must be a block of its own (a run-time branch).
+Structured code has no jumps. Whether control has left is therefore a value like any other: flags of the scope, beside
+the variables, merged by branches and carried by loops as variables are. The rest of a body runs only if nobody has
+left; it is compiled once. Where the answer is known while compiling, nothing is emitted. Where it is not, the rest goes
+into one side of a conditional that stays *open*: what follows, in whatever nesting of compile-time branches and
+unrolled loops, is appended there, until :func:`close` ends it at the boundary that catches the exit (a function, a
+loop's body) or that must be a block of its own (a run-time branch).
 """
 
 from __future__ import annotations
@@ -17,53 +17,59 @@ from contextlib import contextmanager
 from ..ir.core import Block
 from ..language import arithmetic
 from ..language.tensor import tensor
-from .frame import Frame, OpenConditional, Scope, Undefined
+from .frame import Frame, OpenConditional
 from .merging import merge
-from .names import BROKE, DOUBTFUL, LEFT, RETURNED, VALUE
+from .scope import LocalScope, Undefined
 
 #: Most conditionals that stay open inside each other in one function; more are closed and opened again, so that a long
 #: list of early returns does not nest deeper than the passes can follow.
 MAX_OPEN = 32
 
 
-def leave(frame: Frame, flag: str | None, value: object = None) -> None:
-    """Leave from here: by return (RETURNED, with its value), break (BROKE) or continue (None)."""
-    frame.scope[LEFT] = True
-    if flag is not None:
-        frame.scope[flag] = True
-    if flag == RETURNED:
-        frame.scope[VALUE] = value
+def leave_function(frame: Frame, value: object) -> None:
+    """Return ``value`` from here."""
+    frame.scope.left = frame.scope.returned = True
+    frame.scope.value = value
+
+
+def leave_loop(frame: Frame) -> None:
+    """Break from here."""
+    frame.scope.left = frame.scope.broke = True
+
+
+def leave_iteration(frame: Frame) -> None:
+    """Continue from here."""
+    frame.scope.left = True
 
 
 def goes_on(frame: Frame, node: ast.AST) -> bool:
     """Whether control may reach ``node``; from here on code runs only if it did."""
-    left = frame.scope.get(LEFT, False)
+    left = frame.scope.left
     if not isinstance(left, tensor):
         return not left
     if not _may_open(frame):
         close(frame, frame.mark)
-        left = frame.scope[LEFT]
+        left = frame.scope.left
         assert isinstance(left, tensor)  # noqa: S101 -- some paths left and some did not, before and after
-    gone: Scope = {**frame.scope, LEFT: True}
-    for flag in (RETURNED, BROKE):
-        if frame.scope.get(flag) is left:
-            gone[flag] = True
-        frame.scope[flag] = False
-    frame.scope[LEFT] = False
+    here, gone = frame.scope, frame.scope.copy()
+    gone.left = True
+    gone.returned = here.returned is left or here.returned
+    gone.broke = here.broke is left or here.broke
+    here.left = here.returned = here.broke = False
     blocks = (Block(), Block())
-    _open(frame, OpenConditional(node, left, blocks, 0, gone, frame.builder.block), frame.scope)
+    _open(frame, OpenConditional(node, left, blocks, 0, gone, frame.builder.block), here)
     return True
 
 
 def split(
-    frame: Frame, node: ast.AST, condition: tensor, blocks: tuple[Block, Block], scopes: tuple[Scope, Scope]
+    frame: Frame, node: ast.AST, condition: tensor, blocks: tuple[Block, Block], scopes: tuple[LocalScope, LocalScope]
 ) -> None:
     """Go on after a conditional whose two sides are compiled.
 
     Where just one side has left for certain the conditional stays open and the rest goes into the other side; otherwise
     both sides are merged here.
     """
-    gone = [scope.get(LEFT, False) is True for scope in scopes]
+    gone = [scope.left is True for scope in scopes]
     if gone[0] == gone[1] or not _may_open(frame):
         frame.scope = merge(frame, node, condition, blocks, scopes)
         return
@@ -75,7 +81,7 @@ def _may_open(frame: Frame) -> bool:
     return len(frame.open) < MAX_OPEN or len(frame.open) == frame.mark
 
 
-def _open(frame: Frame, conditional: OpenConditional, scope: Scope) -> None:
+def _open(frame: Frame, conditional: OpenConditional, scope: LocalScope) -> None:
     frame.open.append(conditional)
     frame.builder.block = conditional.blocks[1 - conditional.gone]
     frame.scope = scope
@@ -102,7 +108,7 @@ def boundary(frame: Frame) -> Iterator[None]:
     frame.mark = outer
 
 
-def compile_region(frame: Frame, block: Block, scope: Scope, body: Callable[[], None]) -> Scope:
+def compile_region(frame: Frame, block: Block, scope: LocalScope, body: Callable[[], None]) -> LocalScope:
     """Compile ``body`` into ``block``, starting with ``scope``; returns the scope at its end."""
     outer, frame.scope = frame.scope, scope
     with frame.builder.into(block), boundary(frame):
@@ -113,26 +119,24 @@ def compile_region(frame: Frame, block: Block, scope: Scope, body: Callable[[], 
 
 def catch_continue(frame: Frame) -> None:
     """At the end of an iteration: those who left by ``continue`` are back."""
-    flags = [frame.scope.get(flag, False) for flag in (RETURNED, BROKE)]
-    frame.scope[LEFT] = either(*flags)
+    frame.scope.left = either(frame.scope.returned, frame.scope.broke)
     _forget_doubtful(frame)
 
 
 def catch_break(frame: Frame) -> None:
     """After a loop: those who left by ``break`` are back."""
-    frame.scope[BROKE] = False
-    frame.scope[LEFT] = frame.scope.get(RETURNED, False)
+    frame.scope.broke = False
+    frame.scope.left = frame.scope.returned
     _forget_doubtful(frame)
 
 
 def _forget_doubtful(frame: Frame) -> None:
     """Where those who left come back, names that only the others defined are not defined."""
-    names = frame.scope.pop(DOUBTFUL, frozenset())
-    if isinstance(names, frozenset):
-        for name in names:
-            frame.scope[name] = Undefined(
-                "a 'break' or 'continue' may skip its definition in the loop above", "give it a value before the loop"
-            )
+    skipped = Undefined(
+        "a 'break' or 'continue' may skip its definition in the loop above", "give it a value before the loop"
+    )
+    frame.scope.names |= dict.fromkeys(frame.scope.doubtful, skipped)
+    frame.scope.doubtful = frozenset()
 
 
 def either(a: object, b: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -14,28 +14,10 @@ from ..language.tensor import tensor
 from ..source.kernel import KernelSource
 from ..source.modules import suggest
 from .python_builtins import PYTHON_BUILTINS
-
-#: Variables, and what early exits leave behind (see names.py), by name.
-Scope = dict[str, object]
+from .scope import LastIndex, LocalScope, Undefined
 
 #: Stands for no value in a scope.
 _MISSING = object()
-
-
-@dataclass(frozen=True, slots=True)
-class Undefined:
-    """A name that some path did not define; reading it is an error that says why."""
-
-    why: str
-    hint: str | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LastIndex:
-    """The variable of a loop that is over. Hardly any kernel reads it again, so ``compute`` makes its value, at the
-    point of insertion, where one does. Without an iteration the value is not specified, as in Triton."""
-
-    compute: Callable[[], tensor]
 
 
 #: Statements that one compilation may execute, inlined calls and unrolled loops included. A kernel takes hundreds.
@@ -70,7 +52,7 @@ class OpenConditional:
     condition: tensor
     blocks: tuple[Block, Block]
     gone: int
-    scope: Scope
+    scope: LocalScope
     outer: Block
 
 
@@ -83,7 +65,7 @@ class Frame:
     source: KernelSource
     builder: Builder
     budget: StepBudget
-    scope: Scope = field(default_factory=dict)
+    scope: LocalScope = field(default_factory=LocalScope)
     open: list[OpenConditional] = field(default_factory=list)
     mark: int = 0
     loops: int = 0
@@ -92,7 +74,7 @@ class Frame:
     def lookup(self, node: ast.Name) -> object:
         """What a name stands for: local, parameter, captured global, or one of Python's few known builtins."""
         name = node.id
-        value = self.scope.get(name, _MISSING)
+        value = self.scope.names.get(name, _MISSING)
         if value is _MISSING:
             value = self._global(node)
         if isinstance(value, Undefined):
@@ -116,7 +98,7 @@ class Frame:
         except CompilationError as error:
             placed = self.located(error, node)
             raise placed from placed.__cause__
-        known = {*self.scope, *PYTHON_BUILTINS} - {node.id}
+        known = {*self.scope.names, *PYTHON_BUILTINS} - {node.id}
         raise self.located(
             UnknownName(
                 f"the name {node.id!r} is not defined",

@@ -22,9 +22,10 @@ from .branches import scalar_condition
 from .carried import Carried, Exits
 from .dispatch import evaluate, execute, statement
 from .exits import boundary, catch_break, catch_continue, goes_on
-from .frame import Frame, Scope
+from .frame import Frame
 from .merging import Meeting, emit_conditional
 from .python_builtins import known_items
+from .scope import LocalScope
 
 #: Most iterations of a compile-time loop: each one is compiled.
 MAX_STATIC_ITERATIONS = 4096
@@ -161,10 +162,10 @@ def _runtime_for(frame: Frame, node: ast.For, loop: dynamic_range) -> None:
     counter, name = _counter(loop), node.target.id
     carried = Carried(frame, node.body, name)
 
-    def start(block: Block, scope: Scope) -> None:
+    def start(block: Block, names: dict[str, object]) -> None:
         index = tensor(block.add_argument(counter.lower.value.type, name))
         with frame.builder.into(block):
-            scope[name] = counter.shown(index)
+            names[name] = counter.shown(index)
 
     body = carried.compile_body(start)
     exits = Exits.of(carried.end)
@@ -247,7 +248,7 @@ def _while(frame: Frame, node: ast.While) -> None:
     node = _with_assignments_inside(node)
     with frame.at(node):
         carried = Carried(frame, node.body, None)
-        body = carried.compile_body(lambda block, scope: None)
+        body = carried.compile_body(lambda block, names: None)
         exits = Exits.of(carried.end)
         ends: tuple[Value, ...] = ()
         before = Block()
@@ -280,7 +281,7 @@ def _with_assignments_inside(node: ast.While) -> ast.While:
     return made
 
 
-def _condition(frame: Frame, test: ast.expr, scope: Scope, left: tensor | None) -> tensor:
+def _condition(frame: Frame, test: ast.expr, scope: LocalScope, left: tensor | None) -> tensor:
     """The condition of a while loop in the current block, evaluated only by those who have not left."""
     outer, frame.scope = frame.scope, scope
     stays = frame.builder.block if left is None else Block()

@@ -27,10 +27,10 @@ from ..tile.control import Yield
 from ..tile.passes.records import check_scopes
 from . import branches, comprehensions, expressions, loops, statements
 from .dispatch import evaluate, execute
-from .exits import close, goes_on, leave
+from .exits import close, goes_on, leave_function
 from .frame import Frame, StepBudget
-from .names import RETURNED, VALUE
 from .python_calls import evaluated
+from .scope import LocalScope
 
 #: The modules whose rules compile statements and expressions; importing them registers the rules.
 RULES = (branches, comprehensions, expressions, loops, statements)
@@ -68,7 +68,7 @@ def lower(
     given = gathered({**constexprs, **_run_time(function, source, signature)})
     for argument in source.parameters:
         name = argument.name
-        frame.scope[name] = as_tuples(given[name]) if name in given else _default(source, argument)
+        frame.scope.names[name] = as_tuples(given[name]) if name in given else _default(source, argument)
     with activate(compilation):
         try:
             returned = run_body(frame)
@@ -128,9 +128,9 @@ def run_body(frame: Frame) -> object:
     node = frame.source.node
     execute(frame, node.body)
     if goes_on(frame, node):
-        leave(frame, RETURNED)
+        leave_function(frame, None)
     close(frame, 0, final=True)
-    return frame.scope[VALUE]
+    return frame.scope.value
 
 
 def _default(source: KernelSource, argument: Argument) -> object:
@@ -176,10 +176,10 @@ class Compilation:
         if self.depth >= MAX_DEPTH:
             raise UnsupportedSyntax(f"{callee.name} is called {MAX_DEPTH} levels deep", hint="kernels cannot recurse")
         self.sources.append(callee)
-        scope = bind(callee, args, kwargs)
+        names = bind(callee, args, kwargs)
         if callee.compile_time:
-            scope = {name: untyped(value) for name, value in scope.items()}
-        frame = Frame(callee, self.builder, self.budget, scope)
+            names = {name: untyped(value) for name, value in names.items()}
+        frame = Frame(callee, self.builder, self.budget, LocalScope(names))
         self.depth += 1
         location = self.builder.location
         try:
@@ -227,18 +227,18 @@ def bind(callee: KernelSource, args: Sequence[object], kwargs: Mapping[str, obje
     if len(args) > positional and not callee.variadic_name:
         raise UnsupportedSyntax(f"{callee.name}() takes {positional} arguments, {len(args)} were given")
     named = zip(arguments[:positional], args, strict=False)
-    scope: dict[str, object] = {a.name: v for a, v in named}
+    bound: dict[str, object] = {a.name: v for a, v in named}
     if callee.variadic_name:
-        scope[callee.variadic_name] = tuple(args[positional:])
+        bound[callee.variadic_name] = tuple(args[positional:])
     for name, value in kwargs.items():
-        if name in scope or all(a.name != name for a in arguments):
-            problem = "was given twice" if name in scope else "does not exist"
+        if name in bound or all(a.name != name for a in arguments):
+            problem = "was given twice" if name in bound else "does not exist"
             raise UnsupportedSyntax(f"the argument {name!r} of {callee.name}() {problem}")
-        scope[name] = value
+        bound[name] = value
     for argument in arguments:
-        if argument.name not in scope:
-            scope[argument.name] = _call_default(callee, argument)
-    return scope
+        if argument.name not in bound:
+            bound[argument.name] = _call_default(callee, argument)
+    return bound
 
 
 def _call_default(callee: KernelSource, argument: Argument) -> object:

@@ -15,8 +15,8 @@ from ..language.tensor import tensor
 from ..language.typed import Typed
 from ..source.identity import float_text
 from ..tile import control
-from .frame import Frame, LastIndex, Scope, Undefined
-from .names import DOUBTFUL, FLAGS, HIDDEN, LEFT, RETURNED, VALUE
+from .frame import Frame
+from .scope import LastIndex, LocalScope, Undefined
 
 
 class _Any:
@@ -164,10 +164,10 @@ def merge(
     node: ast.AST,
     condition: tensor,
     blocks: tuple[Block, Block],
-    scopes: tuple[Scope, Scope],
+    scopes: tuple[LocalScope, LocalScope],
     *,
     final: bool = False,
-) -> Scope:
+) -> LocalScope:
     """Emit the conditional whose sides are ``blocks``; returns the scope behind it.
 
     A side that has returned for good never reads its variables again, so the other side's hold, compile-time values
@@ -189,7 +189,7 @@ def merge(
             made |= emit_conditional(frame, condition, blocks, meeting)
         for slot, straight in chosen.items():
             made[slot] = condition if straight else arithmetic.logical_not(condition)
-        return {name: meeting.rebuild(value, made) for name, value in joined.items()}
+        return joined.mapped(lambda value: meeting.rebuild(value, made))
 
 
 def _is_condition(slot: PathValue) -> bool:
@@ -209,36 +209,43 @@ def emit_conditional(
     return {id(slot): tensor(result) for slot, result in zip(meeting.slots, op.results, strict=True)}
 
 
-def _join_scopes(meeting: Meeting, scopes: tuple[Scope, Scope], final: bool, function: str) -> Scope:
-    joined: Scope = {flag: meeting.join(flag, *(scope.get(flag, False) for scope in scopes)) for flag in FLAGS}
-    values = [ANY if scope.get(RETURNED, False) is False else scope[VALUE] for scope in scopes]
+def _join_scopes(meeting: Meeting, scopes: tuple[LocalScope, LocalScope], final: bool, function: str) -> LocalScope:
+    """Both scopes as one that has slots where they differ."""
+    joined = LocalScope(
+        left=meeting.join("left", *(scope.left for scope in scopes)),
+        returned=meeting.join("returned", *(scope.returned for scope in scopes)),
+        broke=meeting.join("broke", *(scope.broke for scope in scopes)),
+    )
+    values = [ANY if scope.returned is False else scope.value for scope in scopes]
     if not all(value is ANY for value in values):
-        joined[VALUE] = _join_returned(meeting, function, *values)
-    if final:
-        return joined
-    dead = [scope.get(RETURNED, False) is True for scope in scopes]
-    living = [scope for scope, is_dead in zip(scopes, dead, strict=True) if not is_dead]
+        joined.value = _join_returned(meeting, function, *values)
+    if not final:
+        _join_names(meeting, scopes, joined)
+    return joined
+
+
+def _join_names(meeting: Meeting, scopes: tuple[LocalScope, LocalScope], joined: LocalScope) -> None:
+    """Give ``joined`` the variables. One that a side which has left does not define has the other side's value, until
+    those who left are back: it is doubtful."""
+    living = [scope for scope in scopes if scope.returned is not True]
     if not living:  # nobody reads a variable, but what did not change must still be seen not to have
-        return {name: value for name, value in scopes[0].items() if name not in HIDDEN} | joined
-    gone = [scope.get(LEFT, False) is True for scope in scopes]
-    doubtful = frozenset().union(*map(_doubtful, living))
+        joined.names = dict(scopes[0].names)
+        return
+    joined.doubtful = frozenset().union(*(scope.doubtful for scope in living))
     absent = Undefined("only one branch of the 'if' above defines it", "give it a value before the 'if'")
-    for name in dict.fromkeys((*scopes[0], *scopes[1])):
-        if name in HIDDEN:
+    gone = [scope.left is True for scope in scopes]
+    for name in dict.fromkeys((*scopes[0].names, *scopes[1].names)):
+        sides = [scope.names.get(name, absent) for scope in scopes]
+        if not any(side is absent for side in sides) and same_constant(*sides):
+            joined.names[name] = sides[0]
             continue
-        if name in scopes[0] and name in scopes[1] and same_constant(scopes[0][name], scopes[1][name]):
-            joined[name] = scopes[0][name]
-            continue
-        sides = [ANY if is_dead else scope.get(name, absent) for scope, is_dead in zip(scopes, dead, strict=True)]
+        sides = [side if scope in living else ANY for side, scope in zip(sides, scopes, strict=True)]
         for side in (0, 1):
             if isinstance(sides[side], Undefined) and gone[side] and not gone[1 - side]:
                 sides[side] = ANY
-                doubtful |= {name}
-        if len(living) == 2 or name in living[0]:
-            joined[name] = _join_sides(meeting, name, sides, absent)
-    if doubtful:
-        joined[DOUBTFUL] = doubtful
-    return joined
+                joined.doubtful |= {name}
+        if len(living) == 2 or name in living[0].names:
+            joined.names[name] = _join_sides(meeting, name, sides, absent)
 
 
 def _join_sides(meeting: Meeting, name: str, sides: list[object], absent: Undefined) -> object:
@@ -249,12 +256,6 @@ def _join_sides(meeting: Meeting, name: str, sides: list[object], absent: Undefi
         return Undefined("it counts a loop in one branch of the 'if' above", "give it a value before the 'if'")
     undefined = next((side for side in sides if isinstance(side, Undefined)), None)
     return undefined if undefined else meeting.join(name, *sides)
-
-
-def _doubtful(scope: Scope) -> frozenset[str]:
-    names = scope.get(DOUBTFUL, frozenset())
-    assert isinstance(names, frozenset)  # noqa: S101 -- nobody else writes this name
-    return names
 
 
 def _join_returned(meeting: Meeting, function: str, a: object, b: object) -> object:

@@ -13,15 +13,14 @@ from ..language.tensor import tensor
 from ..source.returns import alike, reached_after
 from .assignment import assign, assign_typed, typed
 from .dispatch import evaluate, execute, statement
-from .exits import leave
+from .exits import leave_function, leave_iteration, leave_loop
 from .expressions import apply_binary, called
 from .frame import Frame
-from .names import BROKE, RETURNED
 
 
 @statement(ast.Return)
 def _return(frame: Frame, node: ast.Return) -> None:
-    leave(frame, RETURNED, _returned(frame, node, node.value) if node.value else None)
+    leave_function(frame, _returned(frame, node, node.value) if node.value else None)
 
 
 def _returned(frame: Frame, node: ast.Return, given: ast.expr) -> object:
@@ -32,18 +31,19 @@ def _returned(frame: Frame, node: ast.Return, given: ast.expr) -> object:
 
 @statement(ast.Break)
 def _break(frame: Frame, node: ast.Break) -> None:
-    _leave_loop(frame, node, "break", BROKE)
+    _check_in_loop(frame, node, "break")
+    leave_loop(frame)
 
 
 @statement(ast.Continue)
 def _continue(frame: Frame, node: ast.Continue) -> None:
-    _leave_loop(frame, node, "continue", None)
+    _check_in_loop(frame, node, "continue")
+    leave_iteration(frame)
 
 
-def _leave_loop(frame: Frame, node: ast.stmt, word: str, flag: str | None) -> None:
+def _check_in_loop(frame: Frame, node: ast.stmt, word: str) -> None:
     if not frame.loops:
         raise frame.error(node, f"'{word}' outside a loop", "use return to leave the function")
-    leave(frame, flag)
 
 
 @statement(ast.Pass)
