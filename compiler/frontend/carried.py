@@ -44,7 +44,7 @@ class Carried:
 
     def scope_in(self, block: Block) -> LocalScope:
         """The scope at the start of an iteration: carried variables are arguments of ``block``."""
-        scope = LocalScope({**self.outer, **self.lost}, doubtful=self.frame.scope.doubtful)
+        scope = LocalScope({**self.outer, **self.lost})
         for name in self.names:
             args = [tensor(block.add_argument(t, name)) for t in self.types[name]]
             scope.names[name] = _rebuild(self.outer[name], args)

@@ -108,6 +108,18 @@ def boundary(frame: Frame) -> Iterator[None]:
     frame.mark = outer
 
 
+@contextmanager
+def unrolled_loop(frame: Frame) -> Iterator[None]:
+    """The iterations of a loop are compiled inside; those who left by ``break`` are back behind it. Names that are
+    doubtful for the sake of the loop around it are not forgotten here, and doubtful again behind it."""
+    outer, frame.scope.doubtful = frame.scope.doubtful, frozenset()
+    with boundary(frame), frame.looping():
+        yield
+    catch_break(frame)
+    _forget_doubtful(frame)
+    frame.scope.doubtful = outer
+
+
 def compile_region(frame: Frame, block: Block, scope: LocalScope, body: Callable[[], None]) -> LocalScope:
     """Compile ``body`` into ``block``, starting with ``scope``; returns the scope at its end."""
     outer, frame.scope = frame.scope, scope
@@ -127,7 +139,6 @@ def catch_break(frame: Frame) -> None:
     """After a loop: those who left by ``break`` are back."""
     frame.scope.broke = False
     frame.scope.left = frame.scope.returned
-    _forget_doubtful(frame)
 
 
 def _forget_doubtful(frame: Frame) -> None:

@@ -21,7 +21,7 @@ from .assignment import assign
 from .branches import scalar_condition
 from .carried import Carried, Exits
 from .dispatch import evaluate, execute, statement
-from .exits import boundary, catch_break, catch_continue, goes_on
+from .exits import boundary, catch_continue, goes_on, unrolled_loop
 from .frame import Frame
 from .merging import Meeting, emit_conditional
 from .python_builtins import known_items
@@ -78,7 +78,7 @@ def _unrolled(frame: Frame, node: ast.For, values: Iterable[object]) -> None:
             assign(frame, node.target, value)
             execute(frame, node.body)
         return
-    with boundary(frame), frame.looping():
+    with unrolled_loop(frame):
         for value in values:
             if not goes_on(frame, node):
                 break
@@ -86,18 +86,16 @@ def _unrolled(frame: Frame, node: ast.For, values: Iterable[object]) -> None:
                 assign(frame, node.target, value)
                 execute(frame, node.body)
             catch_continue(frame)
-    catch_break(frame)
 
 
 def _known_while(frame: Frame, node: ast.While) -> None:
     """A loop of a function of compile-time values, which computes as Python does. The budget of statements bounds how
     often."""
-    with boundary(frame), frame.looping():
+    with unrolled_loop(frame):
         while goes_on(frame, node) and _holds(frame, node.test):
             with boundary(frame):
                 execute(frame, node.body)
             catch_continue(frame)
-    catch_break(frame)
 
 
 def _holds(frame: Frame, test: ast.expr) -> bool:

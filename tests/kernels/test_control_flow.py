@@ -75,6 +75,34 @@ def unrolled(x, out):
     tl.store(out + 4, 1)
 
 
+@triton.jit
+def nested(x, out, n, m, KIND: tl.constexpr):
+    """``y`` has a value wherever it is read: iterations that go on without one do not come to the loop inside."""
+    for i in range(n):
+        value = tl.load(x + i)
+        if value > 0:
+            if value > 5:
+                continue
+            y = 1
+        else:
+            y = 2
+        total = 0
+        if KIND == "counted":
+            for j in range(m):
+                total += j
+        elif KIND == "left":
+            for j in range(m):
+                if j + y > m:
+                    break
+                total += j
+        else:
+            for j in tl.static_range(4):
+                if j + y > m:
+                    break
+                total += j
+        tl.store(out + i, y + total)
+
+
 def _run(kernel, x, *arguments, grid=(1,), size=8, **constants):
     out = np.full(size, -9, np.int32)
     kernel[grid](np.asarray(x, np.int32), out, *arguments, **constants)
@@ -117,6 +145,14 @@ def _many_returns(count):
     )
     head = "import triton.language as tl\nimport triton\n@triton.jit\ndef k(p):\n    x = tl.load(p)\n    y = 0\n"
     return f"{head}{body}    tl.store(p, y)\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "want"),
+    [("counted", [8, 7, -9, 8, -9, 7]), ("left", [5, 7, -9, 5, -9, 7]), ("unrolled", [5, 7, -9, 5, -9, 7])],
+)
+def test_a_loop_inside_keeps_names_that_a_continue_before_it_skips(kind, want):
+    assert _run(nested, [0, 3, 7, -1, 9, 2], 6, 4, size=6, KIND=kind) == want
 
 
 def test_the_rest_after_an_early_return_is_compiled_once():

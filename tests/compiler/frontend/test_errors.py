@@ -145,6 +145,14 @@ CASES = [
         "y",
     ),
     (
+        "for i in tl.static_range(3):\n        if n > 0:\n            if n > i: break\n            y = i\n"
+        "        else: y = 2\n        for j in range(n): tl.store(x, 1.0)\n    z = y",
+        errors.UnknownName,
+        "may skip its definition",
+        "before the loop",
+        "y",
+    ),
+    (
         "if n > 3: v = 1.0\n    tl.store(x, v)",
         errors.UnknownName,
         "only one branch",
