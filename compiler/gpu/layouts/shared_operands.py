@@ -40,9 +40,12 @@ def first_operand(state: Relayout, value: Value, fragments: LinearLayout) -> Val
 
 
 def _passes_memory(state: Relayout, value: Value, fragments: LinearLayout) -> bool:
-    """Whether threads hold ``value`` in a way from which shuffles do not make fragments."""
-    bits = bits_of(value.type)
-    return isinstance(plan_conversion(state.natural(value), fragments, bits), SharedMemory)
+    """Whether threads hold ``value`` in a way from which shuffles do not make fragments, and can write it for wgmma in
+    vectors: but 16 bits, it reads neighbours along the inner axis alone."""
+    bits, held = bits_of(value.type), state.natural(value)
+    if bits != 16 and contiguous_registers(held, 0) > contiguous_registers(held, 1):
+        return False
+    return isinstance(plan_conversion(held, fragments, bits), SharedMemory)
 
 
 def shared_operand(state: Relayout, value: Value, k_axis: int) -> Value:
