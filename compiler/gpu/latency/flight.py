@@ -26,6 +26,7 @@ from ..asynchronous import (
     Deposit,
     Fetch,
     FetchTile,
+    Pipe,
     Receive,
     Release,
     SharedView,
@@ -193,9 +194,14 @@ class _Flight:
         return has_scratch and (not self.scratch_beside or any(product.releases for product in self.flying))
 
     def _last_reader(self, release: Release) -> _Product | None:
-        """The last product in flight that reads a slot of the pipe."""
+        """The last product in flight that reads a slot of the pipe; the last one at all where threads read the slots
+        and nobody waits for their release, which is a fence then (:mod:`..memory.fences`). It may as well stand behind
+        the wait, and has to: ptxas 12.8 and 12.9 die of a proxy fence between a product in a loop and the wait for it,
+        unless a barrier or an arrival follows the fence."""
         slots = ((product, slot_of(v)) for product in self.flying for v in product.operands)
         reading = [product for product, slot in slots if slot is not None and slot.pipe is release.pipe]
+        if not reading and _has_no_arrival(release):
+            reading = self.flying
         return reading[-1] if reading else None
 
     def _settle(self, count: int) -> None:
@@ -209,3 +215,9 @@ class _Flight:
                 self.replaced[product.op.result] = wait.result
                 self.out.append(wait)
             self.out += product.releases
+
+
+def _has_no_arrival(release: Release) -> bool:
+    """Whether nobody waits for ``release`` of a slot that the copy engine fills."""
+    pipe = release.pipe.op
+    return isinstance(pipe, Pipe) and pipe.engine == "tma" and not pipe.readers

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Fetch, FetchTile, RingBuffer
+from deuteron.compiler.targets import Target
+from deuteron.compiler.targets.nvptx import emit_ptx
 from simulator.memory import FIRST_ADDRESS
 
 TARGETS = ("cuda:80", "cuda:90a")
@@ -159,6 +162,54 @@ def test_what_the_kernel_stored_before_a_loop_is_streamed_by_threads(
     held, c = np.full_like(x, 77), np.full((64, 64), 77, np.float32)
     run_function(made.tile(), (1,), [x, held, b, c, 128], 4, target)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(c, 2 * x.astype(np.float64) @ b)
+
+
+#: One operand's rows are those that a table names, which threads copy; the copy engine brings the other one.
+CHANGED = """
+def changed(a, b, table, c, K):
+    at = tl.arange(0, 64)
+    m, n = {rows}, {columns}
+    acc = tl.zeros((64, 64), tl.float32)
+    for start in range(0, K, 32):
+        k = start + tl.arange(0, 32)
+        x = tl.load(a + m[:, None] * K + k[None, :])
+        y = tl.load(b + n[None, :] * K + k[:, None])
+        acc = tl.dot({x}, {y}, acc)
+    tl.store(c + at[:, None] * 64 + at[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize(("x", "y"), [("-x", "y"), ("x", "-y"), ("-x", "-y")])
+@pytest.mark.parametrize("named", ["rows", "columns"])
+def test_what_threads_read_of_the_copy_engine_is_fenced_when_the_product_is_done(
+    from_text: Callable[..., object],
+    run_function: Callable[..., object],
+    named: str,
+    x: str,
+    y: str,
+    dtype: type[np.floating],
+) -> None:
+    """Between a product of warp groups and the wait for it, ptxas 12.8 and 12.9 end by SIGSEGV at a proxy fence that no
+    barrier follows."""
+    name = "fp16" if dtype is np.float16 else "fp32"
+    signature = dict.fromkeys(("a", "b"), f"*{name}:16") | {"table": "*i32:16", "c": "*fp32:16", "K": "i32:16"}
+    places = dict.fromkeys(("rows", "columns"), "at") | {named: "tl.load(table + at)"}
+    made = from_text(CHANGED.format(x=x, y=y, **places), signature)
+    ptx = emit_ptx(made.program(), Target.parse("cuda:90a"))  # type: ignore[attr-defined]
+    assert "cp.async.cg.shared.global" in ptx and "cp.async.bulk.tensor.2d.shared" in ptx
+    flights = re.findall(r"wgmma\.commit_group.*?wgmma\.wait_group", ptx, re.DOTALL)
+    assert flights and not any("fence.proxy" in flight for flight in flights)
+    fenced = (y if named == "rows" else x).startswith("-")
+    loops = re.findall(r"wgmma\.wait_group.*?\$L", ptx, re.DOTALL)
+    assert any("fence.proxy" in after for after in loops) == fenced
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, (64, 224)).astype(dtype) for _ in range(2))
+    table, c = rng.permutation(64).astype(np.int32), np.full((64, 64), 77, np.float32)
+    run_function(made.tile(), (1,), [a, b, table, c, 224])  # type: ignore[attr-defined]
+    rows, columns = (a[table], b) if named == "rows" else (a, b[table])
+    sign = (-1) ** (x[0] == "-") * (-1) ** (y[0] == "-")
+    np.testing.assert_array_equal(c, sign * rows.astype(np.float64) @ columns.astype(np.float64).T)
 
 
 def test_programs_are_not_persistent_by_themselves_where_threads_copy(from_text: Callable[..., object]) -> None:
