@@ -59,9 +59,13 @@ def assembler_identity() -> str:
     if not has_ptxas():
         return _linker_identity()
     try:
-        path = find_ptxas()
+        return ptxas_identity(find_ptxas())
     except TargetError:
         return "absent"
+
+
+def ptxas_identity(path: Path) -> str:
+    """Which assembler the ptxas at ``path`` is, as :func:`assembler_identity` says it."""
     status = path.stat()
     return _ptxas_identity(path, status.st_size, status.st_mtime_ns)
 

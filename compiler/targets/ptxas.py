@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import weakref
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import TracebackType
 
 from .. import knobs
 from ..errors import AssemblerError, OutOfResources, TargetError
 from ..target import Target
-from .assembler import assembler_options, find_ptxas, has_ptxas
+from .assembler import assembler_options, find_ptxas, has_ptxas, ptxas_identity
 
 #: For glibc in ptxas: its heap grows by 64 MiB at a time and asks for huge pages. It takes 10 to 30 MB for a kernel,
 #: and faults for pages of 4 KiB were a tenth of its time. Where there are no huge pages this does nothing.
@@ -33,12 +35,12 @@ class Ptxas:
 
     def __init__(self, target: Target, *, lines: bool = False) -> None:
         self.target = target
-        path = find_ptxas()
+        self._path = find_ptxas()
         # Without a name, so that a process that dies leaves nothing behind; closed when the block is left.
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         number = self._output.fileno()
         options = [*assembler_options(), *(["-lineinfo"] if lines else [])]
-        command = [str(path), "-v", f"--gpu-name=sm_{target.arch}", *options, "/dev/stdin"]
+        command = [str(self._path), "-v", f"--gpu-name=sm_{target.arch}", *options, "/dev/stdin"]
         try:
             self._process = subprocess.Popen(
                 [*command, "-o", f"/dev/fd/{number}"],
@@ -58,11 +60,13 @@ class Ptxas:
         """The cubin of ``ptx`` and what ptxas said. To be called once.
 
         Raises:
-            AssemblerError: the code was rejected; the message carries the log.
+            AssemblerError: the code was rejected, the message carries the log; or a signal ended ptxas.
             OutOfResources: it needs more shared memory than the target has.
         """
         said, _ = self._process.communicate(ptx.encode())
         log = said.decode(errors="replace")
+        if self._process.returncode < 0:
+            raise _ended_by_signal(-self._process.returncode, log, self._path, self.target)
         if self._process.returncode:
             raise _error(log, self.target)
         self._output.seek(0)
@@ -106,3 +110,13 @@ def _error(log: str, target: Target) -> AssemblerError | OutOfResources:
     if shared:
         return OutOfResources("shared memory", int(shared[1], 16), int(shared[2], 16))
     return AssemblerError(f"ptxas cannot assemble the kernel for {target}:\n{log.strip()}")
+
+
+def _ended_by_signal(number: int, log: str, path: Path, target: Target) -> AssemblerError:
+    """The code may be right and ptxas wrong: versions differ in what they die of."""
+    known = {s.value: s.name for s in signal.Signals}
+    said = f"{path} ({ptxas_identity(path)}) was ended by {known.get(number, f'signal {number}')}"
+    hint = "set DEUTERON_PTXAS_PATH to a ptxas of another version; the newest comes with pip install nvidia-cuda-nvcc"
+    if number == signal.SIGKILL:
+        hint = "the system ends processes in this way for want of memory; fewer at a time need less"
+    return AssemblerError(f"{said} while it assembled the kernel for {target}\n{log}".rstrip(), hint=hint)

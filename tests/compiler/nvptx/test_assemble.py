@@ -317,6 +317,25 @@ def test_rejected_code_shows_the_assemblers_log() -> None:
         assemble(".version 8.0\n.target sm_90a\nnonsense\n", Target.parse("cuda:90a"), Schedule())
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("SEGV", "DEUTERON_PTXAS_PATH.*another version"), ("KILL", "memory"), ("RTMIN", "DEUTERON_PTXAS_PATH")],
+)
+def test_a_ptxas_that_a_signal_ends_is_named_with_what_helps(tmp_path, name: str, hint: str) -> None:
+    fake = tmp_path / "ptxas"
+    fake.write_text(
+        "#!/bin/sh\ncase $1 in --version) echo V12.8.93 Build compiler.35583870_0; exit;; esac\n"
+        f"cat > /dev/null\necho 'begun' 1>&2\nkill -{name} $$\n"
+    )
+    fake.chmod(0o755)
+    target = Target.parse("cuda:90a")
+    with knobs.ptxas_path.scope(fake), pytest.raises(AssemblerError) as told:
+        assemble("", target, Schedule())
+    build = re.escape(f"{fake} (ptxas 12.8.93 compiler.35583870_0)")
+    assert re.fullmatch(rf"{build} was ended by SIG{name} while .* for cuda:90a\nbegun", told.value.message)
+    assert re.search(hint, told.value.hint or "")
+
+
 def test_a_ptxas_that_gets_no_input_ends_with_its_block() -> None:
     with pytest.raises(ZeroDivisionError), Ptxas(Target.parse("cuda:90a")) as waiting:
         raise ZeroDivisionError
