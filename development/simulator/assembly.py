@@ -285,7 +285,8 @@ def _round_to_tf32(x: Array) -> Array:
 
 
 def _towards_zero(x: Array, dtype: np.dtype[np.generic]) -> Array:
-    near = x.astype(dtype)
+    """NaN loses its payload, which NumPy would cut off."""
+    near = np.where(np.isnan(x), dtype.type(np.nan), x.astype(dtype))
     too_far = np.abs(near.astype(np.float64)) > np.abs(x.astype(np.float64))
     return np.where(too_far, np.nextafter(near, dtype.type(0)), near).astype(dtype)
 

@@ -75,9 +75,10 @@ def narrow(e: Emitter, x: Typed, elem: Scalar, rounding: str = "rtne") -> Typed:
         return toward_zero(e, x, half, "i16") if rounding == "rtz" else half
     if elem == BF16:
         return _narrow_bf16(e, x, rounding)
-    if elem == F8E5M2 and rounding == "rtz":  # the upper byte of an f16
+    if elem == F8E5M2 and rounding == "rtz":  # the upper byte of an f16, of which NaN may have none but lower bits
         half = e.cast("bitcast", narrow(e, x, F16, rounding), "i16")
-        return e.cast("trunc", e.binary("lshr", half, constant(half.type, 8)), "i8")
+        code = e.cast("trunc", e.binary("lshr", half, constant(half.type, 8)), "i8")
+        return e.select(e.compare("uno", x, x), constant(code.type, FORMATS[elem].nan), code)
     if elem in FORMATS:
         code = _narrow_f8(e, x, FORMATS[elem])
         return _f8_toward_zero(e, x, code, elem) if rounding == "rtz" else code

@@ -84,9 +84,8 @@ def _float_to_integer(state: Lowering, x: str, source: Scalar, to: Scalar) -> st
 def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, rounding: str) -> str:
     if source in _EIGHT_BIT:
         return convert(state, _widen_eight_bit(state, x, source), F16, to)
-    if to == F8E5M2 and rounding == "rtz":  # the upper byte of an f16
-        half = state.text.op(f"bitcast half {convert(state, x, source, F16, rounding)} to i16")
-        return state.text.op(f"trunc i16 {state.text.op(f'lshr i16 {half}, 8')} to i8")
+    if to == F8E5M2 and rounding == "rtz":
+        return _upper_byte(state, x, source)
     if to in _EIGHT_BIT:
         wide = _double_to_odd(state, x) if source == F64 else convert(state, x, source, F32)
         pair = state.machine.narrow_to_eight_bit(state, wide, state.constant(F32, 0.0), to)
@@ -107,6 +106,16 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
     if source == F32:
         state.narrowed[made, to] = x
     return made
+
+
+def _upper_byte(state: Lowering, x: str, source: Scalar) -> str:
+    """The f8e5m2 that an f16 is towards zero. NaN as an f16 of its own may have all of its mantissa below; one that was
+    converted has it above."""
+    half = convert(state, x, source, F16, "rtz")
+    bits = state.text.op(f"lshr i16 {state.text.op(f'bitcast half {half} to i16')}, 8")
+    if source == F16:
+        bits = state.text.op(f"select i1 {state.text.op(f'fcmp uno half {half}, {half}')}, i16 127, i16 {bits}")
+    return state.text.op(f"trunc i16 {bits} to i8")
 
 
 def _eight_bit_toward_zero(state: Lowering, exact: str, code: str, to: Scalar) -> str:

@@ -238,6 +238,14 @@ def test_all_f16_values_survive_bf16_and_f8(both, same):
         same(found[0], wanted[0])
 
 
+def test_all_f16_values_go_towards_zero_to_f8(both, same):
+    """Also NaN, all of whose mantissa may be below that of the narrow type."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    for to in (t.F8E4M3, t.F8E5M2):
+        found, wanted = both(lambda k, x, to=to: k.emit(e.Cast(x, to, "rtz")), x)
+        same(found[0], wanted[0])
+
+
 def test_all_f8_values_widen(both, same):
     for name in ("f8e4m3", "f8e5m2"):
         x = np.arange(256, dtype=np.uint8).view(DTYPES[name])
