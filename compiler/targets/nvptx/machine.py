@@ -20,6 +20,7 @@ from ...tile.control import For
 from ...tile.matmul import Dot
 from ...tile.reduction import Reduce
 from .. import simt
+from ..simt.narrowing import narrow_pair_to_e5m2
 from ..simt.registers import register_type
 from .memory import CONSTRAINTS, PtxMemory
 
@@ -36,6 +37,8 @@ GROUP_BARRIER = 1
 FEW_THREADS = 64
 FEW_OF_RECURRENCES = 128
 _EIGHT_BIT = {F8E4M3: "e4m3x2", F8E5M2: "e5m2x2"}
+#: The first architecture with conversions from and to them.
+_EIGHT_BIT_CAPABILITY = 89
 _PRINT_BYTES = 64
 
 
@@ -225,14 +228,17 @@ class PtxMachine(PtxMemory):
         return state.text.call("i32", "llvm.nvvm.prmt", operands)
 
     def narrow_to_eight_bit(self, state: simt.Lowering, low: str, high: str, to: Scalar) -> str:
-        """``cvt.rn.satfinite``, from sm_89 on; it takes the upper one first."""
+        """``cvt.rn.satfinite``, from sm_89 on; it takes the upper one first. Before, f8e5m2 are made by integer
+        arithmetic."""
+        if to == F8E5M2 and self.target.capability < _EIGHT_BIT_CAPABILITY:
+            return narrow_pair_to_e5m2(state, low, high)
         self._require_eight_bit(to)
         instruction = f"cvt.rn.satfinite.{_EIGHT_BIT[to]}.f32 $0, $1, $2;"
         operands = [("float", high), ("float", low)]
         return state.text.asm(["i16"], instruction, "=h,f,f", operands, effects=False)[0]
 
     def _require_eight_bit(self, scalar: Scalar) -> None:
-        if self.target.capability < 89:
+        if self.target.capability < _EIGHT_BIT_CAPABILITY:
             raise UnsupportedOp(
                 f"{self.target} has no conversions of {scalar.code}: they need sm_89 or newer",
                 hint="keep the data in tl.float16 on this GPU",

@@ -120,6 +120,71 @@ def test_fp8_needs_sm_89(from_text) -> None:
         sample.program("cuda:80")
 
 
+E5M2 = """
+def k(x_ptr, y_ptr, bits_ptr, N: tl.constexpr):
+    offs = tl.program_id(0) * N + tl.arange(0, N)
+    y = tl.load(x_ptr + offs).to(tl.float8e5, fp_downcast_rounding="{rounding}")
+    tl.store(y_ptr + offs, y)
+    tl.store(bits_ptr + offs, y.to(tl.uint8, bitcast=True))
+"""
+
+
+def around_e5m2(source: str) -> np.ndarray:
+    """All numbers of a type of 16 bits; of wider ones what lies at and beside the numbers of f8e5m2 and the middles
+    between them, with each exponent of f32, in subnormal numbers the same places with fewer bits."""
+    if DTYPES[source] not in (np.float32, np.float64):
+        return np.arange(1 << 16, dtype=np.uint16).view(DTYPES[source])
+    heads = np.arange(512, dtype=np.uint32)[:, None, None] << 23
+    places = np.arange(16, dtype=np.uint32)[None, :, None] << 19
+    beside = np.array([0, 1, (1 << 19) - 1, 1 << 18], np.uint32)
+    x = (heads + places + beside).ravel().view(np.float32)
+    if DTYPES[source] == np.float32:
+        return x
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+        return np.concatenate([wide, np.nextafter(wide, np.inf), np.nextafter(wide, -np.inf), wide * 2.0**-40])
+
+
+def nearest_e5m2(x: np.ndarray, rounding: str) -> np.ndarray:
+    """By ml_dtypes, which goes to infinity beyond the largest number."""
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.float64)
+        clipped = np.clip(wide, -57344.0, 57344.0)
+        # By way of f16, rounded to odd, so that rounding twice is rounding once.
+        half = clipped.astype(np.float16)
+        half = np.where(np.abs(half.astype(np.float64)) > np.abs(clipped), np.nextafter(half, np.float16(0)), half)
+        half = (half.view(np.uint16) | (half.astype(np.float64) != clipped)).view(np.float16)
+        half = np.where(np.isnan(wide), np.float16(np.nan), half)
+        made = half.astype(ml_dtypes.float8_e5m2)
+        if rounding == "rtz":
+            larger = np.abs(made.astype(np.float64)) > np.abs(wide)
+            made = (made.view(np.uint8) - larger).astype(np.uint8).view(ml_dtypes.float8_e5m2)
+            made = np.where(np.isinf(wide), wide.astype(ml_dtypes.float8_e5m2), made)
+        return made
+
+
+@pytest.mark.parametrize("rounding", ["rtne", "rtz"])
+@pytest.mark.parametrize("source", ["fp16", "bf16", "fp32", "fp64"])
+@pytest.mark.parametrize("target", ["cuda:80", "cuda:86", "cuda:89"])
+def test_float8e5_is_made_on_every_gpu(
+    from_text, run_function, check_ptx, target: str, source: str, rounding: str
+) -> None:
+    """By instructions from sm_89 on, by integer arithmetic before; rounded once, and by the same rules."""
+    types = {"x_ptr": f"*{source}:16", "y_ptr": "*fp8e5:16", "bits_ptr": "*u8:16"}
+    sample = from_text(E5M2.format(rounding=rounding), types, {"N": 2048})
+    ptx = check_ptx(sample, target)
+    assert ("e5m2x2" in ptx) == (target == "cuda:89" and rounding == "rtne")
+    x = around_e5m2(source)
+    y, bits = np.zeros(x.size, ml_dtypes.float8_e5m2), np.zeros(x.size, np.uint8)
+    with np.errstate(invalid="ignore"):  # NaNs that signal
+        run_function(sample.tile(), (x.size // 2048,), [x, y, bits], 4, target)
+    wanted = nearest_e5m2(x, rounding).astype(np.float64)
+    for made in (y, bits.view(ml_dtypes.float8_e5m2)):
+        np.testing.assert_array_equal(made.astype(np.float64), wanted)
+        known = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(made)[known], np.signbit(wanted)[known])
+
+
 @pytest.mark.parametrize("dtype", ["fp8e4nv", "fp8e5"])
 @pytest.mark.parametrize("other", [0.0, -1.5, 1e6])
 def test_what_a_masked_fp8_load_gives_beyond_its_mask(
