@@ -40,6 +40,8 @@ LOOPS = {
     "without other": ("", "B", "pass", True),
     "another array is stored": (", other=0.0", "B", "tl.store(seen + i, i)", True),
     "ones beside": (", other=1.0", "B", "pass", False),
+    "zeros with a sign beside": (", other=-0.0", "B", "pass", False),
+    "rows that are read anew": (", other=0.0, volatile=True", "B", "pass", False),
     "a step in memory": (", other=0.0", "tl.multiple_of(tl.load(seen + 8), 32)", "pass", False),
 }
 
@@ -72,6 +74,37 @@ def test_rows_that_a_table_names(
         want[place] = held @ b[:K]
     np.testing.assert_array_equal(c, want)
     assert (seen[:blocks] == np.arange(blocks)).all() == ("stored" in name or not blocks)
+
+
+#: What masked-off elements are decides what is multiplied: 1 where it is -0.0, else 2.
+SIGNED = """
+def signed(a, b, c, M, K, B: tl.constexpr):
+    m, n = tl.arange(0, 64), tl.arange(0, 64)
+    acc = tl.zeros((64, 64), tl.float32)
+    for start in range(0, K, B):
+        k = start + tl.arange(0, B)
+        x = tl.load(a + m[:, None] * K + k[None, :], mask=m[:, None] < M, other={other})
+        x = tl.where(1.0 / x.to(tl.float32) < 0.0, 1.0, 2.0).to(tl.float16)
+        acc = tl.dot(x, tl.load(b + k[:, None] * 64 + n[None, :]), acc)
+    tl.store(c + m[:, None] * 64 + n[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize("other", ["-0.0", "0.0"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_zeros_beside_keep_their_sign(
+    from_text: Callable[..., object], run_function: Callable[..., object], target: str, other: str
+) -> None:
+    signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "M": "i32", "K": "i32:16"}
+    made = from_text(SIGNED.format(other=other), signature, {"B": 64})
+    rng = np.random.default_rng(0)
+    a = rng.integers(1, 3, (50, 320)).astype(np.float16)
+    b = rng.integers(-2, 3, (320, 64)).astype(np.float16)
+    c = np.full((64, 64), 77, np.float32)
+    run_function(made.tile(), (1,), [a, b, c, 50, 320], 4, target)  # type: ignore[attr-defined]
+    left = np.full((64, 320), 2.0)
+    left[50:] = 1.0 if other == "-0.0" else 2.0
+    np.testing.assert_array_equal(c, left @ b.astype(np.float64))
 
 
 #: Products of arrays whose addresses are numbers in memory; each may be what the one before has stored.
