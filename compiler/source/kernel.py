@@ -6,12 +6,11 @@ import ast
 import copy
 import hashlib
 import inspect
-import textwrap
 import tokenize
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,11 +19,9 @@ from ..language.aggregate import Initializer
 from ..language.inline import ConstexprFunction, Inlinable
 from ..python_text import text_of
 from .arguments import Argument, spelled
-from .dependencies import CompileTimeNamespace, depended_on
-from .meaning import Meanings
+from .dependencies import CompileTimeNamespace, PythonMeanings, plain_function
 from .modules import suggest
 from .namespace import (
-    HelperModule,
     LiveNamespace,
     Namespace,
     TextNamespace,
@@ -33,7 +30,9 @@ from .namespace import (
     is_compile_time,
     makes_kernel,
 )
-from .parsing import as_read, characters, lines_of, parse_text
+from .parsing import as_read, characters, definition_of, lines_of, parse_text, undecorated
+from .python_source import python_source
+from .reading import Reading
 from .scoping import read_before_bound
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
@@ -44,7 +43,7 @@ MAX_REACHED = 8 << 20
 
 
 @dataclass(eq=False)
-class KernelSource:
+class KernelSource(Reading):
     """One kernel function as text. It is parsed, never executed."""
 
     name: str
@@ -60,11 +59,6 @@ class KernelSource:
     made: str | None = None
     #: A function of compile-time values: what it names keeps Python's numbers.
     compile_time: bool = False
-
-    @property
-    def runs(self) -> bool:
-        """Whether it runs as Python, so that its text is read for what it depends on alone."""
-        return isinstance(self.namespace, CompileTimeNamespace)
 
     def makes(self, name: str) -> bool:
         """Whether ``name`` is an aggregate whose fields this function fills."""
@@ -110,7 +104,12 @@ class KernelSource:
 
     @staticmethod
     def from_function(function: types.FunctionType) -> KernelSource:
-        """A Python function of the running program; its globals give meaning to its free names."""
+        """A Python function of the running program; its globals give meaning to its free names.
+
+        Raises:
+            CompilationError: its text cannot be read, or is another one by now.
+            UnsupportedSyntax: it is not one ``def``.
+        """
         original = inspect.unwrap(function)
         try:
             text = text_of(original)
@@ -119,10 +118,11 @@ class KernelSource:
                 f"the source of {function.__qualname__} is not available",
                 hint="define kernels in a file, not in an interactive prompt",
             ) from error
-        body = parse_text(textwrap.dedent("".join(text.lines)), text.filename).body
-        if len(body) != 1 or not isinstance(body[0], ast.FunctionDef):
+        is_lambda = original.__code__.co_name == "<lambda>"  # whose lines may be a def that is given it
+        definition = None if is_lambda else definition_of(text)
+        if definition is None:
             raise UnsupportedSyntax(f"{function.__qualname__} is not a plain function")
-        if body[0].name != original.__code__.co_name:
+        if definition.name != original.__code__.co_name:
             raise CompilationError(
                 f"the source of {function.__qualname__} is not available: {text.filename} has changed since",
                 hint="import it again, or run the program again",
@@ -130,8 +130,8 @@ class KernelSource:
         return KernelSource(
             function.__name__,
             text.filename,
-            body[0],
-            LiveNamespace(function),
+            definition,
+            LiveNamespace(plain_function(function)),
             tuple(line.rstrip("\r\n") for line in text.lines),
             text.first_line,
             len(text.lines[0]) - len(text.lines[0].lstrip()),
@@ -174,11 +174,7 @@ class KernelSource:
     @cached_property
     def text(self) -> str:
         """The function itself without its decorators, normalised."""
-        bare = ast.FunctionDef(
-            **{n: getattr(self.node, n) for n in self.node._fields if n != "decorator_list"},
-            decorator_list=[],
-        )
-        return ast.unparse(ast.fix_missing_locations(bare))
+        return ast.unparse(undecorated(self.node))
 
     @cached_property
     def arguments(self) -> list[Argument]:
@@ -194,7 +190,7 @@ class KernelSource:
     def parameters(self) -> list[Argument]:
         """The parameters in order, ``*args`` before those that follow it."""
         spec = self.node.args
-        if spec.kwarg and not self.runs:
+        if spec.kwarg:
             raise self.error("functions of the kernel language do not take **kwargs", self.node)
         positional = [*spec.posonlyargs, *spec.args]
         defaults = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
@@ -209,13 +205,7 @@ class KernelSource:
 
         Raises UnsupportedSyntax where that is more than :data:`MAX_REACHED`.
         """
-        digest, length = hashlib.sha256(), 0
-        for line in _Reached(self).lines():
-            digest.update(line.encode() + b"\0")
-            length += len(line)
-            if length > MAX_REACHED:
-                raise UnsupportedSyntax(f"{self.name} and what it reaches have more than {MAX_REACHED} characters")
-        return digest.hexdigest()
+        return digest(self)
 
     def default(self, argument: Argument) -> object:
         """What ``argument`` is where nobody passes it; it has a default.
@@ -224,10 +214,7 @@ class KernelSource:
             CompilationError: it is nothing that kernels know.
         """
         if self.defaults is not None:
-            default = self.defaults[argument.name]
-            if isinstance(self.namespace, CompileTimeNamespace):
-                return depended_on(argument.name, default, self.namespace.function)
-            return admit_value(argument.name, default)
+            return admit_value(argument.name, self.defaults[argument.name])
         if argument.default is None:
             raise KeyError(argument.name)
         try:
@@ -239,36 +226,14 @@ class KernelSource:
         except CompilationError as error:
             raise self.located(error, argument.default) from None
 
-    def captured(self) -> Iterator[tuple[str, object]]:
-        """Free names of the kernel that resolve, with what they stand for; members of modules as ``module.name``."""
-        for name in sorted(self.free_names):
-            try:
-                value = self.namespace.lookup(name)
-            except (KeyError, UnknownName):
-                continue  # a Python builtin, or an error that the compilation will locate
-            except CompilationError:
-                if name in self.local_names:
-                    continue  # a variable, if no path reads it before it is assigned
-                raise
-            if isinstance(value, HelperModule):
-                yield from self._members(name, value)
-            else:
-                yield name, value
-
-    def _members(self, path: str, module: HelperModule) -> Iterator[tuple[str, object]]:
-        """The members that the kernel uses of a module that it calls ``path``, and of modules inside."""
-        for attribute in sorted(self._attributes.get(path, ())):
-            try:
-                value = module.member(attribute)
-            except UnknownName:
-                continue  # an error that the compilation will locate
-            if isinstance(value, HelperModule):
-                yield from self._members(f"{path}.{attribute}", value)
-            else:
-                yield f"{path}.{attribute}", value
+    def default_values(self) -> Iterator[tuple[str, Callable[[], object]]]:
+        """The parameters that have a default, with what says it; those of the text may be no constants."""
+        for argument in self.arguments:
+            if argument.has_default:
+                yield argument.name, partial(self.default, argument)
 
     @cached_property
-    def _attributes(self) -> dict[str, set[str]]:
+    def attributes(self) -> dict[str, set[str]]:
         """What the function reads of every path, such as ``WIDTH`` of ``helpers.sizes``."""
         found: dict[str, set[str]] = {}
         for node in ast.walk(self.node):
@@ -281,8 +246,6 @@ class KernelSource:
         """Names that the function reads and does not bind, or perhaps only afterwards; where it has not, the namespace
         says what they are.
         Defaults are read outside the function, where its own names mean nothing."""
-        if isinstance(self.namespace, CompileTimeNamespace):
-            return self.namespace.names  # those of statements, too, that the kernel language does not have
         body, defaults = (
             {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
             for parts in (self.node.body, [a.default for a in self.arguments if a.default is not None])
@@ -368,11 +331,11 @@ def _path(node: ast.expr) -> str | None:
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else None
 
 
-class _Reached(Meanings):
+class _Reached(PythonMeanings):
     """A kernel and the functions that it reaches, numbered in the order in which they are found: numbers tell apart
     two functions of one text, whose own names stand for other things, and two that have changed places."""
 
-    def __init__(self, kernel: KernelSource) -> None:
+    def __init__(self, kernel: Reading) -> None:
         super().__init__()
         self.numbers = {kernel: 0}
         # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
@@ -388,21 +351,22 @@ class _Reached(Meanings):
                 yield f"{number}: {name} = {self.captured(source, name, value)}"
             for name in sorted(source.free_names - known - source.local_names):
                 yield f"{number}: {name} is unknown"
-            for argument in source.arguments:
-                if argument.has_default:
-                    yield f"{number}: {argument.name} by default {self.default(source, argument)}"
+            for name, default in source.default_values():
+                yield f"{number}: {name} by default {self.default(source, name, default)}"
 
-    def default(self, source: KernelSource, argument: Argument) -> str:
-        """What an argument is by default; the names in its text are among those that the function reads."""
+    def default(self, source: Reading, name: str, default: Callable[[], object]) -> str:
+        """What a parameter is by default; the names in its text are among those that the function reads."""
         try:
-            return self.captured(source, argument.name, source.default(argument))
+            return self.captured(source, name, default())
         except CompilationError:
             return "unknown"  # no constant; the compilation evaluates it, or says what is wrong
 
-    def captured(self, source: KernelSource, name: str, value: object) -> str:
+    def captured(self, source: Reading, name: str, value: object) -> str:
         """What a global stands for. Of one whose value cannot be told from others Python code may make anything, as in
         Triton; of kernels it raises UnknownName."""
         try:
+            if isinstance(source.namespace, CompileTimeNamespace):
+                return self.meaning_in_python(value, source.namespace.function)
             return self.meaning(value)
         except LaunchError as error:
             if source.runs:
@@ -411,11 +375,35 @@ class _Reached(Meanings):
 
     def number(self, function: Inlinable) -> int:
         """The number of a function; it is looked at later if it is new."""
-        source = source_of(function)
+        source = reading_of(function)
         if source not in self.numbers:
             self.numbers[source] = len(self.numbers)
             self.waiting.append(source)
         return self.numbers[source]
+
+
+def digest(source: Reading) -> str:
+    """sha256 over a function, every function that it reaches and what every name in them stands for.
+
+    Raises UnsupportedSyntax where that is more than :data:`MAX_REACHED`.
+    """
+    made, length = hashlib.sha256(), 0
+    for line in _Reached(source).lines():
+        made.update(line.encode() + b"\0")
+        length += len(line)
+        if length > MAX_REACHED:
+            raise UnsupportedSyntax(f"{source.name} and what it reaches have more than {MAX_REACHED} characters")
+    return made.hexdigest()
+
+
+def reading_of(function: Inlinable) -> Reading:
+    """What a function is told apart by: its text, or what runs as Python where kernels call it so.
+
+    Raises CompilationError where there is none.
+    """
+    if isinstance(function, ConstexprFunction) and function.runs:
+        return python_source(function.function)
+    return source_of(function)
 
 
 def source_of(function: Inlinable) -> KernelSource:
@@ -427,7 +415,7 @@ def source_of(function: Inlinable) -> KernelSource:
     python = function.python()
     if python is None:
         raise CompilationError(f"{function!r} has neither text nor a Python function")
-    return _evaluated(python) if isinstance(function, ConstexprFunction) else _parsed(python)
+    return _parsed(python)
 
 
 @cache
@@ -438,16 +426,6 @@ def _making(source: KernelSource) -> KernelSource:
     node = copy.copy(source.node)
     node.body = [*node.body, ast.fix_missing_locations(ast.copy_location(last, node.body[-1]))]
     return replace(source, node=node, made=made)
-
-
-@cache
-def _evaluated(function: types.FunctionType) -> KernelSource:
-    return at_compile_time(_parsed(function), function)
-
-
-def at_compile_time(source: KernelSource, function: types.FunctionType) -> KernelSource:
-    """The text of ``function`` as one of compile-time values."""
-    return replace(source, namespace=CompileTimeNamespace(function), compile_time=True)
 
 
 @cache

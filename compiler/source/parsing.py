@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 
 from ..errors import Location, UnsupportedSyntax
+from ..python_text import PythonText
 from ..syntax import module_tree
 
 #: Longest source text that is parsed; a real kernel file is a hundredth of this.
@@ -66,6 +68,24 @@ def parse_text(text: str, filename: str) -> ast.Module:
     if _MANY_DIGITS.search(text):
         _check_integers(tree, filename, text)
     return tree
+
+
+def definition_of(text: PythonText) -> ast.FunctionDef | None:
+    """The ``def`` that the lines of a function are; None where they are anything else. Raises as parse_text."""
+    match parse_text(textwrap.dedent("".join(text.lines)), text.filename).body:
+        case [ast.FunctionDef() as definition]:
+            return definition
+        case _:
+            return None
+
+
+def undecorated(definition: ast.FunctionDef) -> ast.FunctionDef:
+    """The function itself without its decorators."""
+    bare = ast.FunctionDef(
+        **{n: getattr(definition, n) for n in definition._fields if n != "decorator_list"},
+        decorator_list=[],
+    )
+    return ast.fix_missing_locations(bare)
 
 
 def _check_nesting(tree: ast.Module, filename: str) -> None:

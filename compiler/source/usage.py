@@ -12,7 +12,7 @@ from ..language.control import HINTS_WITHOUT_EFFECT
 from ..language.inline import Inlinable, LibraryFunction
 from ..language.results import gives_floats
 from ..language.tensor import tensor
-from .kernel import KernelSource, source_of
+from .kernel import KernelSource, reading_of, source_of
 from .modules import LanguageModule
 
 #: Calls that read or write memory; the address, or the descriptor, is their first argument or what they are methods of.
@@ -258,7 +258,7 @@ class _Reader:
             callee = dict(self.source.captured()).get(ast.unparse(call.func))
         except DeuteronError:
             return  # not a function of this text; the compilation says so at its place
-        if not isinstance(callee, Inlinable) or isinstance(callee, LibraryFunction):
+        if not isinstance(callee, Inlinable) or isinstance(callee, LibraryFunction) or reading_of(callee).runs:
             return
         inner = _Reader(source_of(callee), self.depth + 1).read()
         self.found.has_dot |= inner.has_dot

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -308,6 +309,22 @@ def test_the_functions_of_a_text_are_never_executed(body: str, tmp_path: Path) -
     trace = tmp_path / "trace"
     source = KernelSource.from_text(TEXT.format(body=body.format(path=str(trace))), "kernel")
     with pytest.raises(errors.CompilationError):
+        triton.compile(source, {"o_ptr": "*i32"}, target="cpu")
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("above", ["@around(open({path!r}, 'w'))", "@(lambda f: open({path!r}, 'w') and f)"])
+@pytest.mark.parametrize("body", ["return n + 4", "return (lambda: open({path!r}, 'w'))()", "exec('n = 1')"])
+def test_what_decorates_a_function_of_a_text_is_never_executed(
+    above: str, body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is anything of a text made into Python's code, to be told apart by."""
+    trace = tmp_path / "trace"
+    text = TEXT.replace("def early", f"{above}\ndef early").replace("{body}", body).format(path=str(trace))
+    monkeypatch.setattr("deuteron.compiler.source.kernel.python_source", lambda function: pytest.fail("it ran"))
+    source = KernelSource.from_text(text, "kernel")
+    assert len(source.hash) == 64
+    with pytest.raises(errors.CompilationError) if body != "return n + 4" else nullcontext():
         triton.compile(source, {"o_ptr": "*i32"}, target="cpu")
     assert not trace.exists()
 

@@ -10,10 +10,12 @@ from ...errors import KernelMismatch, LaunchError
 from ...ir.types import Scalar
 from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable, LibraryFunction
+from ...source.dependencies import PythonMeanings
 from ...source.identity import float_text
-from ...source.kernel import KernelSource, source_of
-from ...source.meaning import Meanings, functions_in
+from ...source.kernel import KernelSource, reading_of
+from ...source.meaning import functions_in
 from ...source.namespace import LiveNamespace
+from ...source.reading import Reading
 from ..variant.constants import constant_text
 
 
@@ -42,7 +44,7 @@ class Watch:
             else:
                 self._globals.append((known.get, name, old))
 
-    def _collect(self, source: KernelSource, seen: set[int]) -> None:
+    def _collect(self, source: Reading, seen: set[int]) -> None:
         if id(source) in seen:
             return
         seen.add(id(source))
@@ -50,7 +52,7 @@ class Watch:
             if isinstance(value, LibraryFunction):
                 continue
             for function in functions_in(value):
-                self._collect(source_of(function), seen)
+                self._collect(reading_of(function), seen)
             if not isinstance(source.namespace, LiveNamespace):
                 continue
             raw = source.namespace.raw(name)
@@ -59,7 +61,7 @@ class Watch:
                 self.entries.append((source.namespace, name, raw))
                 if isinstance(raw, constexpr):
                     self._boxes.append((name, raw, raw.value))
-                elif read and not isinstance(raw, _IMMUTABLE) and (text := _told(raw)) is not None:
+                elif read and not isinstance(raw, _IMMUTABLE) and (text := _told(raw, source.namespace)) is not None:
                     self._mutable[source.namespace, name] = text, _shown(raw)
 
     @property
@@ -83,7 +85,7 @@ class Watch:
             if box.value is not value:
                 self._compare(name, constexpr(value), box)
         for (namespace, name), (text, shown) in self._mutable.items():
-            if _told(new := self._now(namespace, name)) != text:
+            if _told(new := self._now(namespace, name), namespace) != text:
                 raise self._changed(name, shown, _shown(new))
 
     def _compare(self, name: str, old: object, new: object) -> None:
@@ -110,17 +112,17 @@ class Watch:
 _IMMUTABLE = (type(None), int, float, str, Scalar)
 
 
-class _Told(Meanings):
+class _Told(PythonMeanings):
     """What a value holds in this process."""
 
     def number(self, function: Inlinable) -> int:
         return id(function)
 
 
-def _told(value: object) -> str | None:
-    """What a value holds, as text; None if that cannot be told."""
+def _told(value: object, reader: LiveNamespace) -> str | None:
+    """What a value holds that a function of this namespace reads, as text; None if that cannot be told."""
     try:
-        return _Told().meaning(value)
+        return _Told().meaning_in_python(value, reader.function)
     except LaunchError:
         return None
 

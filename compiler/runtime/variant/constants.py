@@ -13,7 +13,7 @@ from ...language.constexpr import constexpr, unwrap
 from ...language.inline import Inlinable
 from ...language.named import field_names
 from ...source.identity import class_text, float_text, identity
-from ...source.kernel import source_of
+from ...source.kernel import digest, reading_of
 from ...source.meaning import functions_in
 from ...source.python_types import is_dtype
 from ..arrays.dtypes import canonical_dtype
@@ -88,7 +88,7 @@ def constant_text(value: object) -> str:
     if isinstance(value, Scalar | Pointer):
         return f"dtype {value.code}"
     if isinstance(value, Inlinable):
-        return f"function {source_of(value).hash}"
+        return f"function {digest(reading_of(value))}"
     if callable(value) and is_builtin(value):
         return f"builtin {value.__module__}.{getattr(value, '__qualname__', value)}"
     if isinstance(value, AggregateType):
@@ -103,7 +103,7 @@ def _aggregate_text(kind: AggregateType) -> str:
     fields = ", ".join(f"{name}: {_kind_text(held)}" for name, held in kind.fields.items())
     defaults = ", ".join(f"{name} = {constant_text(unwrap(held))}" for name, held in kind.defaults.items())
     members = ", ".join((*kind.methods, *kind.properties))
-    functions = ", ".join(source_of(function).hash for function in functions_in(kind))
+    functions = ", ".join(digest(reading_of(function)) for function in functions_in(kind))
     return f"aggregate {kind.__name__} of {fields} by default {defaults} with {members} ({functions})"
 
 
