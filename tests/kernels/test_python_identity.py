@@ -119,6 +119,27 @@ def test_a_lambda_among_the_lines_of_a_def_is_no_kernel() -> None:
         triton.compile(made[0], {"x": "*i32"}, target="cpu")
 
 
+FUNCTIONS = {"a": lambda x: x + 1}
+
+
+@triton.constexpr_function
+def from_a_table(x):
+    return FUNCTIONS["a"](x)
+
+
+@triton.jit
+def tabled(o_ptr):
+    tl.store(o_ptr, from_a_table(3))
+
+
+def test_a_lambda_in_a_table_may_not_change_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = np.zeros(1, np.int32)
+    tabled[(1,)](out)
+    monkeypatch.setitem(FUNCTIONS, "a", lambda x: x + 2)
+    with pytest.raises(errors.KernelMismatch, match="Global variable FUNCTIONS has changed"):
+        tabled[(1,)](out)
+
+
 # -- as programs change
 
 PROGRAM = """
@@ -240,8 +261,7 @@ def test_what_runs_is_part_of_the_kernel_in_every_process(tmp_path: Path) -> Non
 
 
 def test_a_decorated_function_that_changes(tmp_path: Path) -> None:
-    """A wrapper that has the same text all the same differs in what it is around, and by its own text."""
-    found = []
+    """What its decorator was given counts, and what is under it."""
     for number, (scale, body) in enumerate([("x", "x"), ("-x", "x"), ("x", "-x"), ("x", "x")]):
         text = PROGRAM.replace(
             "@triton.constexpr_function\n", f"@triton.constexpr_function\n@scaled(lambda x: {scale})\n"
