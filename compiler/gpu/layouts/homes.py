@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ...ir.core import Block, Function, Op, Value
-from ...ir.types import Tile
 from ...layout import LinearLayout, slice_layout, splittable_layout
 from ...options import Schedule
 from ...target import Target
@@ -86,7 +85,7 @@ class Family:
     slots: list[Access] = field(default_factory=list)
     reduced: set[int] = field(default_factory=set)  # axes along which a member is reduced
     scanned: set[int] = field(default_factory=set)
-    #: Where members that are rows are spread over tiles: the view of one, and what an operation makes of it.
+    #: Where members of rank 1 are spread over tiles: the view of one, and what an operation makes of it.
     spread: list[tuple[Value, Value]] = field(default_factory=list)
     loops: list[For | While] = field(default_factory=list)  # that carry members
     layout: LinearLayout | None = None
@@ -204,7 +203,7 @@ class Homes:
         source = view
         while isinstance(source.op, ExpandDims | Broadcast):
             source = source.op.operands[0]
-        if _is_row(source.type) and self.costs.exists_once(source):
+        if source.type.rank == 1 and self.costs.exists_once(source):
             self.family(source).spread.append((view, made))
 
     def _combined(self, op: Reduce | Scan) -> None:
@@ -252,8 +251,7 @@ class Homes:
         if family.accumulator is not None:
             return family.accumulator
         shape = value.type.shape
-        is_read = family.accesses or all(is_view(source.op) for source in family.derived)
-        if is_read and not family.stores and (row := self._as_spread(family)) is not None:
+        if family.accesses and not family.stores and (row := self._as_spread(family)) is not None:
             return row
         if family.accesses:
             return self._merge(family, family.accesses + family.stores, shape)
@@ -322,8 +320,3 @@ class Homes:
                 return None
             layout = splittable_layout(layout)
         return result_layout(op, layout)
-
-
-def _is_row(type: Tile) -> bool:
-    """Whether one axis of a tile at most is longer than 1."""
-    return bool(type.rank) and type.size == max(type.shape)

@@ -40,10 +40,11 @@ def first_operand(state: Relayout, value: Value, fragments: LinearLayout) -> Val
 
 
 def _passes_memory(state: Relayout, value: Value, fragments: LinearLayout) -> bool:
-    """Whether threads hold ``value`` in a way from which shuffles do not make fragments, and can write it for wgmma in
-    vectors: but 16 bits, it reads neighbours along the inner axis alone."""
+    """Whether threads hold elements of ``value`` one by one, each in a register of its own, and shuffles do not make
+    fragments of them. Vectors go on to registers: on an H200 a product of exponents of what was read in vectors took
+    1.10 of its time with them in shared memory (``benchmarks/results/2026-11-28-h200-programs/pairs.json``)."""
     bits, held = bits_of(value.type), state.natural(value)
-    if bits != 16 and contiguous_registers(held, 0) > contiguous_registers(held, 1):
+    if bits != 16 or any(contiguous_registers(held, axis) > 1 for axis in range(held.rank)):
         return False
     return isinstance(plan_conversion(held, fragments, bits), SharedMemory)
 

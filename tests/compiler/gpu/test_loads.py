@@ -73,26 +73,6 @@ def test_short_rows_are_read_as_they_are_spread(to_gpu, m, conversions) -> None:
     assert sum(isinstance(op, ConvertLayout) for op in made.walk()) == conversions
 
 
-PAGED = """
-def paged(at, x, out, n, stride, N: tl.constexpr, D: tl.constexpr):
-    d = tl.arange(0, D)
-    total = tl.zeros((D,), tl.float32)
-    for t in range(0, n, N):
-        i = t + tl.arange(0, N)
-        row = tl.load(at + i, mask=i < n, other=0)
-        total += tl.sum(tl.load(x + (row[:, None] * stride + t) * D + d[None, :], mask=i[:, None] < n, other=0), 0)
-    tl.store(out + d, total)
-"""
-
-
-def test_rows_of_addresses_are_made_where_they_are_spread(to_gpu) -> None:
-    """Each thread reads the indices of its own rows: no address goes from one to another."""
-    pointers = {"at": "*i32:16", "x": "*fp32:16", "out": "*fp32:16", "n": "i32", "stride": "i32:16"}
-    made = to_gpu(PAGED, pointers, {"N": 32, "D": 64}, 4, num_stages=1)
-    loop = next(op for op in made.walk() if isinstance(op, For))
-    assert not any(isinstance(op, ConvertLayout) for op in loop.body.ops)
-
-
 HANDED_ON = """
 def handed_on(x, out, n, N: tl.constexpr, SAME: tl.constexpr, FENCE: tl.constexpr):
     i = tl.arange(0, N)
