@@ -42,8 +42,8 @@ def first_operand(state: Relayout, value: Value, fragments: LinearLayout) -> Val
 def _passes_memory(state: Relayout, value: Value, fragments: LinearLayout) -> bool:
     """Whether threads hold elements of ``value`` one by one, each in a register of its own, and shuffles do not make
     fragments of them. Vectors go on to registers: on an H200 a product of exponents of what was read in vectors took
-    1.10 of its time with them in shared memory (``softmax_mm`` in benchmarks/results, 2026-11-28-h200-programs/pairs.json
-    beside 2026-11-28-h200-pairs/after.json)."""
+    1.10 of its time with them in shared memory (``softmax_mm`` in benchmarks/results:
+    2026-11-28-h200-programs/pairs.json beside 2026-11-28-h200-pairs/after.json)."""
     bits, held = bits_of(value.type), state.natural(value)
     if bits != 16 or any(contiguous_registers(held, axis) > 1 for axis in range(held.rank)):
         return False
