@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ..ir.core import Block, Effect, Op, Value
 from ..ir.types import I32, Pointer, Tile
+from ..tile.control import For, handed_on
 
 #: How a slot is filled: by the copy engine from a descriptor, by copies of threads, up to 16 bytes each, or from the
 #: registers of threads.
@@ -145,6 +146,11 @@ class Receive(Op, mnemonic="gpu.receive", effect=Effect.WRITE):
     fenced: bool = False
 
 
+class Vacate(Op, mnemonic="gpu.vacate", effect=Effect.WRITE):
+    """All threads have read the slots before those that they have received, which are filled next. Products that read
+    what was received last may be in flight."""
+
+
 class Slot(Op, mnemonic="gpu.slot", effect=Effect.READ):
     """The received slot of ``ring``, until it is released."""
 
@@ -274,6 +280,14 @@ class Wgmma(Op, mnemonic="gpu.wgmma"):
         return (acc,)
 
 
+def awaited(value: Value) -> list[Wgmma]:
+    """The products that are done once ``value`` is waited for: that which makes it, where a loop does its last
+    iteration's, and those in flight that it adds to."""
+    while isinstance(loop := value.op, For):
+        value = handed_on(loop.body)[loop.results.index(value)]
+    return added_up(value.op)
+
+
 def added_up(product: Op | None) -> list[Wgmma]:
     """The products that end with ``product``: itself, and those in flight that it adds to, the last one first."""
     found: list[Wgmma] = []
@@ -292,3 +306,9 @@ class Await(Op, mnemonic="gpu.await", effect=Effect.WRITE):
     def infer(self) -> tuple[Tile, ...]:
         """Result: the tile, which may be read from now on."""
         return (self.x.type,)
+
+
+class Settle(Op, mnemonic="gpu.settle", effect=Effect.WRITE):
+    """Wait until all products are done but the last ``pending`` ones; nobody needs their sums yet."""
+
+    pending: int

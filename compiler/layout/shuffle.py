@@ -8,7 +8,8 @@ a shuffle works when the register that a source lane must offer depends on that 
 result register r = i + C*l, with C chosen to make A = Al + Ar*C invertible: then each lane is read by exactly one
 other, offers register M*L + const with M = (Bl + Br*C)*A^-1, and C and M become selects around the shuffle.
 A transposition of m register bits with m lane bits so costs (1 - 2^-m) of the registers in shuffles, because
-the rounds whose lane function is the identity need none.
+the rounds whose lane function is the identity need none. Where C = 0 does, although A is not invertible, as lanes want
+copies of what another one has, there is nothing to select.
 """
 
 from __future__ import annotations
@@ -106,12 +107,13 @@ def plan_shuffle(source: LinearLayout, result: LinearLayout, element_bits: int) 
     packed = _packable(compact.flat_register, target.flat_register, element_bits)
     for count in range(len(packed), -1, -1):
         bits = packed[:count]
-        core = _solve(
+        cores = _solve(
             _Bases(_without(compact.flat_register, bits), source.flat_lane, source.flat_warp),
             _Bases(_without(target.flat_register, bits), result.flat_lane, result.flat_warp),
         )
-        if core is not None:
-            return _unpack(core, source, result, bits)
+        if cores:
+            plans = (_unpack(core, source, result, bits) for core in cores)
+            return min(plans, key=lambda plan: plan.shuffles + plan.selects)
     return None
 
 
@@ -165,13 +167,19 @@ class _Column:
     c: int = 0
 
 
-def _solve(source: _Bases, result: _Bases) -> _Core | None:
-    """The shuffles between two layouts of a warp: A, C and M of the module's text. None where data must cross warps, or
-    where what a lane must offer depends on more than the lane."""
+def _solve(source: _Bases, result: _Bases) -> list[_Core]:
+    """Ways to shuffle between two layouts of a warp. None where data must cross warps, or where what a lane must offer
+    depends on more than the lane."""
     places = _find_places(source, result)
     if places is None:
-        return None
-    columns = _make_invertible(places)
+        return []
+    choices = _make_invertible(places), [_Column(place) for place in places.lane]
+    cores = (_core_of(places, columns) for columns in choices)
+    return [core for core in cores if core is not None]
+
+
+def _core_of(places: _Places, columns: Sequence[_Column]) -> _Core | None:
+    """The shuffles that ``columns`` choose: A, C and M of the module's text; None where M cannot be."""
     a = [places.source_lane(column.place) for column in columns]
     x = [places.source_register(column.place) for column in columns]
     m = _solve_m(a, x)

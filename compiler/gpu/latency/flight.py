@@ -17,9 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.core import Block, Effect, Function, Op, Value, uses
-from ...tile.control import For, If, While, Yield
+from ...tile.control import For, If, While, Yield, handed_on
 from ...tile.memory import Store
 from ..asynchronous import (
+    Acquire,
     Advance,
     Await,
     Commit,
@@ -31,11 +32,13 @@ from ..asynchronous import (
     Release,
     SharedView,
     Slot,
+    Vacate,
     Wgmma,
     slot_of,
 )
 from ..memory.scratch import scratch_bytes, tile_bytes
 from ..ops import ConvertLayout
+from .carried import may_go_on, settle_early
 from .operand_writes import writes_tile
 
 #: Bytes of operands that are written before they are needed.
@@ -48,24 +51,26 @@ def let_fly(function: Function, *, spare_waits: bool = True) -> bool:
     used = uses(function)
     replaced: dict[Value, Value] = {}
     takes_room = False
-    for block, in_loop in list(_blocks(function.body, False)):
+    for block, around, in_loop in list(_blocks(function.body, None, False)):
         if any(isinstance(op, Wgmma) for op in block.ops):
             takes_room |= spare_waits and _bring_operands(block)
             flight = _Flight(block, spare_waits or in_loop, used, replaced)
-            flight.run()
+            flight.run(may_go_on(around, used) if around is not None else frozenset())
             takes_room |= spare_waits and not in_loop and flight.takes_room
+            if around is not None and flight.flying:
+                flight.go_on(around, function.body.holder_of(around))
     for op in function.body.walk():
         if not isinstance(op, Await):
             op.replace_operands(replaced)
     return takes_room
 
 
-def _blocks(block: Block, in_loop: bool) -> Iterator[tuple[Block, bool]]:
-    """A block and those inside it, and whether each is in a loop."""
-    yield block, in_loop
+def _blocks(block: Block, around: For | None, in_loop: bool) -> Iterator[tuple[Block, For | None, bool]]:
+    """A block and those inside it, the loop that each is the body of, and whether it is in any."""
+    yield block, around, in_loop
     for op in block.ops:
         for inner in op.blocks:
-            yield from _blocks(inner, in_loop or isinstance(op, For | While))
+            yield from _blocks(inner, op if isinstance(op, For) else None, in_loop or isinstance(op, For | While))
 
 
 def _bring_operands(block: Block) -> bool:
@@ -107,8 +112,9 @@ def _is_finished_later(following: Sequence[Op]) -> bool:
     return False
 
 
-#: What fills another slot of a ring than those that products read (:mod:`..streams.multistage`).
-_FETCHING = (Fetch, FetchTile, Advance, Yield)
+#: What fills another slot of a ring than those that products read (:mod:`..streams.multistage`). Threads that copy for
+#: themselves acquire it without waiting for anybody.
+_FETCHING = (Acquire, Fetch, FetchTile, Advance, Yield)
 
 
 @dataclass
@@ -137,17 +143,43 @@ class _Flight:
         self.flying: list[_Product] = []
         self.out: list[Op] = []
 
-    def run(self) -> None:
+    def run(self, going_on: frozenset[Value]) -> None:
+        """``going_on``: results of products that need not be done at the end of the block; ``flying`` has them then."""
         for op in self.block.ops:
             if isinstance(op, Release) and (reader := self._last_reader(op)) is not None:
                 reader.releases.append(op)
                 continue
-            if not isinstance(op, Release):
+            if isinstance(op, Yield) and going_on:
+                self._end(going_on)
+            elif not isinstance(op, Release):
                 self._settle(self._needed(op))
             self.out.append(op)
             if isinstance(op, Wgmma):
                 self._begin(op)
         self.block.ops = self.out
+
+    def _end(self, going_on: frozenset[Value]) -> None:
+        """Wait for all products but the last ones, as many as may go on."""
+        stay = len(self.flying)
+        while stay and self.flying[stay - 1].op.result in going_on:
+            stay -= 1
+        self._settle(stay)
+        for product in self.flying:
+            product.op.waits = False
+            self.out += product.releases
+
+    def go_on(self, loop: For, outside: Block) -> None:
+        """Let the products still in flight go on into the next iteration of ``loop``, whose body this is, up to where
+        what they read may be written, and wait for the last iteration's behind the loop, which is ``outside``."""
+        self.flying, last = [], self.flying
+        settle_early(loop, self._may_write_operands)
+        results = handed_on(loop.body)
+        for number, product in enumerate(last):
+            result = loop.results[results.index(product.op.result)]
+            wait = Await(result, len(last) - 1 - number)
+            wait.location = product.op.location
+            self.replaced[result] = wait.result
+            outside.ops.insert(outside.ops.index(loop) + 1 + number, wait)
 
     def _begin(self, op: Wgmma) -> None:
         """One product more. What it adds to needs no wait of its own: sums of instructions of one shape are added up in
@@ -182,7 +214,7 @@ class _Flight:
         loop lies beside all tiles of the loop anyway (:meth:`..memory.lifetimes.Lifetimes.during`), but threads wait
         for each other there: slots that a product has read are released first, for a producer waits for them. Causal
         gradients of attention take 2 % longer without that (benchmarks/results/2026-11-27-h100-states)."""
-        if isinstance(op, Receive | Slot | SharedView | Wgmma | Commit | Store | Deposit | Advance):
+        if isinstance(op, Receive | Slot | SharedView | Wgmma | Commit | Store | Deposit | Advance | Vacate):
             return False
         if isinstance(op, If):
             inside = (inner for block in op.blocks for inner in block.walk())

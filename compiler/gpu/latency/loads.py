@@ -22,6 +22,7 @@ from ...tile.control import For, While
 from ...tile.matmul import Dot
 from ...tile.memory import Barrier, Load, Store
 from ..arrays import Arrays
+from ..asynchronous import Vacate
 from ..estimates import CARRIED_REGISTERS, HELD_REGISTERS
 from ..ops import VectorLoad, VectorStore, WarpBarrier
 from ..streams.ahead import may_precede
@@ -50,7 +51,7 @@ def _in_order(block: Block) -> Iterator[Op]:
     for op in block.ops:
         if isinstance(op, VectorLoad) and op.result.type.rank:
             loads.append(op)
-        elif isinstance(op, Barrier | WarpBarrier):
+        elif isinstance(op, Barrier | Vacate | WarpBarrier):
             loads.clear()
         elif loads and isinstance(op, VectorStore):
             since = block.ops[block.ops.index(loads[0]) : block.ops.index(op)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from ...ir.core import Block, Function, Op
 from ...tile.control import For, If, While
 from ...tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
-from ..asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot, added_up
+from ..asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot, Vacate, added_up, awaited
 from ..ops import ConvertLayout, WarpBarrier
 from .lifetimes import ByteRange
 from .meetings import Access, Meetings, Touch
@@ -123,7 +123,7 @@ class _Inserter:
             pending.scratch.add(place)
         pending.scratch.update(self._read_places(op))
         match op:
-            case Barrier():
+            case Barrier() | Vacate():
                 pending.clear()
             case WarpBarrier():
                 pending.pass_warp_barrier()
@@ -146,8 +146,7 @@ class _Inserter:
     def _read_places(self, op: Op) -> set[ByteRange]:
         """Places of rings and converted tiles that ``op`` reads: nobody may write them before all threads have done.
         A product in flight reads until it is waited for, or what adds to it is, whatever barrier was passed before."""
-        product = op.x.op if isinstance(op, Await) else op
-        readers: list[Op] = [*added_up(product)] or [op]
+        readers: list[Op] = [*(awaited(op.x) if isinstance(op, Await) else added_up(op))] or [op]
         found = set()
         for value in (value for reader in readers for value in reader.operands):
             made = value.op

@@ -21,9 +21,9 @@ def place_fences(function: Function) -> None:
         behind_fence = False
         for op in block.ops:
             if isinstance(op, Receive):
-                op.fenced = _engine(op) == "cp.async" and any(_reads_by_wgmma(op, used))
+                op.fenced = _engine(op) == "cp.async" and any(read_by_products(op, used))
             elif isinstance(op, Release):
-                op.fenced = _engine(op) == "tma" and not all(_reads_by_wgmma(op, used)) and not behind_fence
+                op.fenced = _engine(op) == "tma" and not all(read_by_products(op, used)) and not behind_fence
             if not isinstance(op, Advance | Release):
                 behind_fence = isinstance(op, Deposit)
 
@@ -33,7 +33,7 @@ def _engine(op: Receive | Release) -> str | None:
     return pipe.engine if isinstance(pipe, Pipe) else None
 
 
-def _reads_by_wgmma(op: Receive | Release, used: dict[Value, list[Op]]) -> list[bool]:
+def read_by_products(op: Receive | Release, used: dict[Value, list[Op]]) -> list[bool]:
     """Of each read of a slot of the pipe, whether it is one by wgmma."""
     slots = [user for user in used[op.pipe] if isinstance(user, Slot)]
     return [isinstance(user, SharedView | Wgmma) for slot in slots for user in readers_of(slot.result, used)]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ...ir.core import Block, Function, Op, uses
 from ...tile.control import For, While
-from ..asynchronous import Await, Wgmma, added_up, readers_of
+from ..asynchronous import Await, Wgmma, added_up, awaited, readers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Lifetimes:
         self._number(function.body, None, 0)
         self._waits: dict[Wgmma, list[Op]] = {}
         for op in self._span:
-            for product in added_up(op.x.op if isinstance(op, Await) else op):
+            for product in awaited(op.x) if isinstance(op, Await) else added_up(op):
                 self._waits.setdefault(product, []).append(op)
 
     @property

@@ -24,7 +24,7 @@ from ...tile.matmul import Dot
 from ...tile.memory import Barrier
 from ...tile.shape import Permute
 from ..arrays import Arrays
-from ..asynchronous import Advance, Commit, Receive, Release
+from ..asynchronous import Advance, Commit, Receive, Release, Vacate
 from .ahead import Ahead, run_ahead
 from .plan import Stream
 from .rings import StreamMemory
@@ -58,7 +58,7 @@ class _Expansion:
     def run(self) -> None:
         """Rewrite the loop and what stands before it."""
         if self.slots == 1:
-            self._compute(self._fetch_here(), [])
+            self._compute(self._fetch_here())
             return
         block = self.function.body.holder_of(self.loop)
         at = block.ops.index(self.loop)
@@ -128,10 +128,7 @@ class _Expansion:
         """Wait; and begin a later fetch."""
         distance = ew.Constant(self.lead * self._step, self.loop.step.type)
         later = ew.Add(self.loop.body.args[0], distance.result)
-        ops: list[Op] = [Receive(rings.pipe.result, self.lead - 1) for rings in self.rings]
-        # What the copy engine brings every thread waits for itself; what threads bring, for its own copies only.
-        alone = self.stream.refilled and all(rings.group.engine == "tma" for rings in self.rings)
-        wait = ops if alone else [*ops, Barrier()]
+        wait: list[Op] = [Receive(rings.pipe.result, self.lead - 1) for rings in self.rings]
         return wait, [distance, later, *self._guarded(later.result, env)]
 
     def _fetch_here(self) -> list[Op]:
@@ -139,7 +136,7 @@ class _Expansion:
         ops = [Barrier(), *self._fetches({}), *self._counted()]
         return [*ops, *(Receive(rings.pipe.result) for rings in self.rings), Barrier()]
 
-    def _compute(self, wait: list[Op], fetch: list[Op]) -> None:
+    def _compute(self, wait: list[Op], fetch: Sequence[Op] = ()) -> None:
         """What the loop did after ``wait``, with slots in place of what was loaded. ``fetch`` is done behind everything
         if slots are refilled, else while a product is under way, if there is one that can begin at once, else before
         everything. What needs nothing loaded, such as where the result lies, is computed before waiting."""
@@ -150,22 +147,36 @@ class _Expansion:
             slots += rings.slots(replaced)
         loads = set(self.stream.loads)
         before, ops = _before_waiting([op for op in body.ops if op not in loads], set(replaced))
-        wait = [*before, *wait]
-        at = 0 if self.stream.refilled else self._flying(ops, set(replaced))
+        at = self._flying(ops, set(replaced)) if fetch and not self.stream.refilled else 0
         ops[-1:-1] = [Release(rings.pipe.result) for rings in self.rings]
-        if self.stream.refilled:
-            body.ops = [*wait, *slots, *ops[:-1], Barrier(), *fetch, ops[-1]]
-        else:
-            body.ops = [*wait, *slots, *ops[:at], *fetch, *ops[at:]] if at else [*wait, *fetch, *slots, *ops]
+        body.ops = (
+            [*before, *self._with_fetch(wait, slots, ops, fetch, at)] if fetch else [*before, *wait, *slots, *ops]
+        )
         body.replace_uses(replaced)
 
+    def _with_fetch(self, wait: list[Op], slots: list[Op], ops: list[Op], fetch: Sequence[Op], at: int) -> Sequence[Op]:
+        """An iteration that does ``fetch`` behind the first ``at`` of ``ops``, or behind all where slots are refilled.
+        What the copy engine brings every thread waits for itself; what threads bring, for its own copies only."""
+        alone = all(rings.group.engine == "tma" for rings in self.rings)
+        if self.stream.refilled:
+            seen = [] if alone else [Barrier()]
+            return [*wait, *seen, *slots, *ops[:-1], Barrier(), *fetch, ops[-1]]
+        if not at:
+            return [*wait, Barrier(), *fetch, *slots, *ops]
+        if alone:
+            return [*wait, *slots, *ops[:at], Vacate(), *fetch, *ops[at:]]
+        return [*wait, Barrier(), *slots, *ops[:at], *fetch, *ops[at:]]
+
     def _flying(self, ops: list[Op], loaded: set[Value]) -> int:
-        """The place behind the first product of ``ops``, if it flies and reads what was ``loaded`` as it is; else 0."""
+        """The place behind the first product of ``ops``, if it flies and reads what was ``loaded`` as it is, or what
+        the loop does not make; else 0."""
+        made = {value for op in ops for value in op.results} | set(self.loop.body.args)
         for place, op in enumerate(ops):
             if isinstance(op, Permute) and op.x in loaded:
                 loaded.add(op.result)
             elif isinstance(op, Dot):
-                return place + 1 if self.flies(op) and op.a in loaded and op.b in loaded else 0
+                ready = all(value in loaded or value not in made for value in (op.a, op.b))
+                return place + 1 if self.flies(op) and ready else 0
         return 0
 
 

@@ -8,7 +8,19 @@ they follow any control flow. A phase of a "full" barrier ends when the bytes th
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import Acquire, Advance, Commit, Deposit, Pipe, Receive, Release, RingBuffer, Roles, Slot
+from ...gpu.asynchronous import (
+    Acquire,
+    Advance,
+    Commit,
+    Deposit,
+    Pipe,
+    Receive,
+    Release,
+    RingBuffer,
+    Roles,
+    Slot,
+    Vacate,
+)
 from ...gpu.memory.scratch import BARRIER_BYTES, plan_deposit
 from ...hardware import WARPS_PER_GROUP, threads_of
 from ...ir.core import Value
@@ -192,6 +204,11 @@ def _receive(state: Lowering, op: Receive) -> None:
             state.machine.publish_shared(state)
         return
     _wait(state, cursor.full(), cursor.phase)
+
+
+@rule(Vacate, RULES)
+def _vacate(state: Lowering, op: Vacate) -> None:
+    state.barrier()
 
 
 @rule(Slot, RULES)

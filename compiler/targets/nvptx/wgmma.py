@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import UnsupportedOp
-from ...gpu.asynchronous import Await, SharedView, Wgmma
+from ...gpu.asynchronous import Await, Settle, SharedView, Wgmma
 from ...gpu.layouts.tensorcore import WGMMA_DEPTH_BYTES
 from ...hardware import WARPS_PER_GROUP
 from ...ir.core import Value
@@ -70,6 +70,11 @@ def _await(state: Lowering, op: Await) -> None:
         convergent=True,
     )
     state.define(op.result, made)
+
+
+@rule(Settle, RULES)
+def _settle(state: Lowering, op: Settle) -> None:
+    state.text.asm([], _wait(op.pending), "~{memory}", [], convergent=True)
 
 
 def _wait(pending: int) -> str:
