@@ -113,7 +113,8 @@ def require_tokens_exist(settings: Settings, store: ServiceStore) -> None:
     """Raises:
     SettingsError: tokens are required and there is no valid administrator's token.
     """
-    if not settings.requires_tokens:
+    why = settings.why_tokens
+    if why is None:
         return
     now = datetime.now(UTC)
     with store.read() as tx:
@@ -126,6 +127,6 @@ def require_tokens_exist(settings: Settings, store: ServiceStore) -> None:
         ]
     if not usable:
         raise SettingsError(
-            f"{settings.host} is reachable from other machines and there is no administrator's token yet",
-            hint="run `deuteron token create NAME --scope admin` first, or bind 127.0.0.1",
+            f"{why}, and there is no administrator's token yet",
+            hint="run `deuteron token create NAME --scope admin` first",
         )

@@ -192,11 +192,21 @@ class Settings:
 
     @property
     def requires_tokens(self) -> bool:
-        """Whether a request without a bearer token is refused. Where a proxy stands in front, whoever it lets in comes
-        from this machine."""
+        """Whether a request without a bearer token is refused."""
+        return self.why_tokens is not None
+
+    @property
+    def why_tokens(self) -> str | None:
+        """Why a request without a bearer token is refused; None where it is not. Where a proxy stands in front, whoever
+        it lets in comes from this machine."""
+        if self.auth != "auto":
+            return "DEUTERON_AUTH asks for tokens" if self.auth == "tokens" else None
+        if not self.is_loopback:
+            return f"{self.host} is reachable from other machines"
+        if self.proxies:
+            return "DEUTERON_PROXIES lets others in"
         public = urlsplit(self.public_url).hostname if self.public_url else None
-        local = self.is_loopback and not self.proxies and (public is None or _is_loopback(public))
-        return self.auth == "tokens" or (self.auth == "auto" and not local)
+        return None if public is None or _is_loopback(public) else f"DEUTERON_PUBLIC_URL names {public}"
 
     @property
     def is_sqlite(self) -> bool:

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import re
 import socket
 import sqlite3
 import threading
@@ -70,6 +71,30 @@ def test_an_open_address_needs_tokens(tmp_path: Path) -> None:
     with store.write() as tx:
         tx.tokens.create("root", ["admin"], expires_at=datetime.now(UTC) + timedelta(hours=1))
     require_tokens_exist(settings, store)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, None),
+        ({"auth": "off", "proxies": "10.0.0.1"}, None),
+        ({"auth": "tokens"}, "DEUTERON_AUTH asks for tokens"),
+        ({"host": "0.0.0.0"}, "0.0.0.0 is reachable from other machines"),
+        ({"proxies": "10.0.0.1"}, "DEUTERON_PROXIES lets others in"),
+        ({"public_url": "https://configs.example.org"}, "DEUTERON_PUBLIC_URL names configs.example.org"),
+        ({"public_url": "http://localhost:8642"}, None),
+    ],
+)
+def test_a_service_says_why_it_wants_tokens(tmp_path: Path, given: dict[str, Any], why: str | None) -> None:
+    settings = Settings(home=tmp_path, **given)
+    assert settings.why_tokens == why and settings.requires_tokens == (why is not None)
+    if why is None:
+        return
+    migrations.upgrade(settings.database_url)
+    store = ServiceStore.open(settings.database_url)
+    with pytest.raises(SettingsError, match=f"{re.escape(why)}, and there is no administrator's token yet"):
+        require_tokens_exist(settings, store)
     store.close()
 
 
