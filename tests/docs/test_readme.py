@@ -38,7 +38,6 @@ HEADS = ("| on one H200 |", "| searches |", "| programs written for Triton |")
 DERIVED = {
     "| heads of 128 on an H100": {"0.83"},  # of microseconds
     "| nine more shapes that start": {"6"},  # of the seconds of all
-    "| 184 public operators": {"21"},  # the sum of two counts
     "| Triton's own tests": {"465"},  # of a percentage
     "| FlagGems' own tests": {"4,122"},  # the sum of two counts
 }
