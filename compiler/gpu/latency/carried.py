@@ -43,12 +43,15 @@ def may_go_on(loop: For, used: dict[Value, list[Op]]) -> frozenset[Value]:
 
 
 def _is_added_to(loop: For, carried: Value, made: Op | None, used: dict[Value, list[Op]]) -> bool:
-    """Whether one product alone reads ``carried``, as its sums, and is of the shape of that which ``made`` the next."""
-    match used.get(carried):
-        case [Wgmma() as first] if isinstance(made, Wgmma) and first.acc is carried:
-            same = (first.columns, first.a.type.elem.bytes) == (made.columns, made.a.type.elem.bytes)
-            return same and first in loop.body.ops and made in loop.body.ops
-    return False
+    """Whether what ``made`` the next value is a product, or the last of several, that adds to ``carried``, which nobody
+    else reads: the sums stay in their registers, which may not be moved while they are in flight."""
+    first = made
+    while isinstance(first, Wgmma) and isinstance(first.acc.op, Wgmma) and used[first.acc] == [first]:
+        first = first.acc.op
+    if not isinstance(made, Wgmma) or not isinstance(first, Wgmma) or first.acc is not carried:
+        return False
+    same = (first.columns, first.a.type.elem.bytes) == (made.columns, made.a.type.elem.bytes)
+    return same and used[carried] == [first] and first in loop.body.ops and made in loop.body.ops
 
 
 def _reads_slots(loop: For, result: Value) -> bool:

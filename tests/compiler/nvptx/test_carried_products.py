@@ -102,14 +102,16 @@ LOOP = "rows = i * M + m\n"
         (LAST, LAST.replace("+=", "=")),
         (LOOP, f"{LOOP}        tl.store(dk + n[:, None] * D + d[None, :], sum_k)\n"),
         (LAST, f"old = sum_k\n        {LAST}\n        tl.store(dk + n[:, None] * D + d[None, :], old)"),
+        (LAST, f"{LAST}\n        other, sum_k = sum_k, other"),
     ],
-    ids=["its sums are scaled", "nothing is added to them", "its sums are stored", "what they were is stored"],
+    ids=["scaled", "begun anew", "stored", "stored as they were", "exchanged with others"],
 )
 def test_sums_that_someone_needs_are_waited_for(
     from_text: Callable[..., Any], run_function: Callable[..., Any], old: str, new: str
 ) -> None:
     assert GRADIENTS.count(old) == 1
-    made = from_text(GRADIENTS.replace(old, new), POINTERS, SIZES, 4, num_stages=3)
+    text = GRADIENTS.replace("    for", "    other = tl.zeros((N, D), tl.float32)\n    for").replace(old, new)
+    made = from_text(text, POINTERS, SIZES, 4, num_stages=3)
     assert not _settles(made.gpu())
     given = arrays(3, **SIZES)
     run_function(made.tile(), (1,), given, 4, "cuda:90a", num_stages=3)
