@@ -3,17 +3,18 @@
 python benchmarks/fleet.py [--devices cuda:0 cuda:1] [--shapes 40] [--jobs 8] [--trials 12] [--limit SECONDS]
                            [--out FILE]
 
-Searches of the built-in matmul (bf16; f32 on a CPU), each of the same number of trials, dealt out to some jobs as
-``deuteron submit --jobs`` does. They are submitted at once to a service with a worker for the first device, then to a
-new one with a worker for each, once these have opened their devices; both know nothing. "speedup" is the searches per
-hour of the second over those of the first; a run that is not done after --limit seconds counts what it has. Of every
-search the default configuration is timed in its last phase: "a/a" are the ratios of these times, other devices busy
-over idle, of the shapes that the first device measured in both runs; "apart" counts those whose 95 % intervals do not
-meet. With one device both runs are on it, and "a/a" says what that comes to where nothing is busy. "idle" are seconds
-of a run in which workers had no job, of all workers together: before their first one, between two, and after their
-last one. "spent" are seconds of their jobs: "screen wait" for what was proposed and compiled,
-"check" and "measure" there and in races and finals, what these took beyond ("race rest", "final rest": processes and
-their inputs), and what was between trials of a job.
+Searches of the built-in matmul (bf16; f32 on a CPU), dealt out to some jobs as ``deuteron submit --jobs`` does, each of
+so many trials; from 21 on (tuner/experience/patience.py) those that start from others may end earlier, and how early
+differs from run to run. They are submitted at once to a service with a worker for the first device, then to a new one
+with a worker for each, once these have opened their devices; both know nothing. "speedup" is the searches per hour of
+the second over those of the first, "trials_per_hour" the same of what they screened; a run that is not done after
+--limit seconds counts what it has. Of every search the default configuration is timed in its last phase: "a/a" are the
+ratios of these times, other devices busy over idle, of the shapes that the first device measured in both runs; "apart"
+counts those whose 95 % intervals do not meet. With one device both runs are on it, and "a/a" says what that comes to
+where nothing is busy. "idle" are seconds of a run in which workers had no job, of all workers together: before their
+first one, between two, and after their last one. "spent" are seconds of their jobs: "screen wait" for what was proposed
+and compiled, "check" and "measure" there and in races and finals, what these took beyond ("race rest", "final rest":
+processes and their inputs), and what was between trials of a job.
 """
 
 from __future__ import annotations
@@ -83,6 +84,11 @@ class Run:
     def per_hour(self) -> float:
         """Searches in an hour."""
         return len(self.searches) / self.seconds * 3600
+
+    @property
+    def trials(self) -> int:
+        """Configurations that all searches screened."""
+        return sum(search.trials for search in self.searches)
 
     def idle(self) -> dict[str, float]:
         """Seconds of all workers together without a job."""
@@ -183,7 +189,8 @@ def compare(one: Run, all_: Run) -> dict[str, object]:
         "time": round(all_.seconds / one.seconds, 3) if one.complete and all_.complete else None,
         "searches_per_hour": [round(run.per_hour) for run in (one, all_)],
         "seconds": [round(run.seconds, 1) for run in (one, all_)],
-        "trials": [sum(search.trials for search in run.searches) for run in (one, all_)],
+        "trials": [run.trials for run in (one, all_)],
+        "trials_per_hour": round(all_.trials / all_.seconds / (one.trials / one.seconds), 3),
         "idle": [run.idle() for run in (one, all_)],
         "spent": [run.spent() for run in (one, all_)],
     }
