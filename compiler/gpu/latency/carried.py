@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from ...ir.core import Op, Value
 from ...tile.control import For, handed_on
-from ..asynchronous import Await, Pipe, Release, Settle, SharedView, Slot, Vacate, Wgmma, added_up
+from ..asynchronous import Await, Pipe, Release, Settle, SharedView, Slot, Vacate, Wgmma
 from ..memory.fences import read_by_products
 
 
@@ -34,31 +34,32 @@ def may_go_on(loop: For, used: dict[Value, list[Op]]) -> frozenset[Value]:
     if not all(all(read_by_products(release, used)) for release in releases):
         return frozenset()
     end = loop.body.terminator
-    handed = zip(loop.carried, handed_on(loop.body), strict=True)
     return frozenset(
         value
-        for carried, value in handed
-        if used[value] == [end] and _is_added_to(loop, carried, value.op, used) and _reads_slots(loop, value)
+        for carried, value in zip(loop.carried, handed_on(loop.body), strict=True)
+        if used[value] == [end] and _goes_on(loop, carried, _added_up(value, used), used)
     )
 
 
-def _is_added_to(loop: For, carried: Value, made: Op | None, used: dict[Value, list[Op]]) -> bool:
-    """Whether what ``made`` the next value is a product, or the last of several, that adds to ``carried``, which nobody
-    else reads: the sums stay in their registers, which may not be moved while they are in flight."""
-    first = made
-    while isinstance(first, Wgmma) and isinstance(first.acc.op, Wgmma) and used[first.acc] == [first]:
-        first = first.acc.op
-    if not isinstance(made, Wgmma) or not isinstance(first, Wgmma) or first.acc is not carried:
+def _added_up(value: Value, used: dict[Value, list[Op]]) -> list[Wgmma]:
+    """The product that makes ``value`` and those that it adds to, if nobody else needs these: the last one first."""
+    found: list[Wgmma] = []
+    while isinstance(value.op, Wgmma) and (not found or used[value] == [found[-1]]):
+        found.append(value.op)
+        value = value.op.acc
+    return found
+
+
+def _goes_on(loop: For, carried: Value, products: list[Wgmma], used: dict[Value, list[Op]]) -> bool:
+    """Whether ``products`` add to ``carried``, which nobody else reads, so that the sums stay in their registers: these
+    may not be moved while they are in flight; and whether what they read is in registers, in slots that nobody
+    releases, or there all along the loop."""
+    if not products or products[-1].acc is not carried or used[carried] != [products[-1]]:
         return False
-    same = (first.columns, first.a.type.elem.bytes) == (made.columns, made.a.type.elem.bytes)
-    return same and used[carried] == [first] and first in loop.body.ops and made in loop.body.ops
-
-
-def _reads_slots(loop: For, result: Value) -> bool:
-    """Whether the product, and what it adds to, reads registers, slots that nobody releases, or what is there all along
-    the loop."""
-    operands = {value for op in added_up(result.op) for value in (op.a, op.b)}
-    return all(value.type.shared is None or _is_kept(loop, value) for value in operands)
+    shapes = {(op.columns, op.a.type.elem.bytes) for op in (products[0], products[-1])}
+    here = all(op in loop.body.ops for op in products)
+    operands = (value for op in products for value in (op.a, op.b))
+    return here and len(shapes) == 1 and all(value.type.shared is None or _is_kept(loop, value) for value in operands)
 
 
 def _is_kept(loop: For, value: Value) -> bool:

@@ -179,8 +179,9 @@ def run_function() -> Callable[..., PtxProgram]:
         warps: int = 4,
         target: str = "cuda:90a",
         num_stages: int = Schedule().num_stages,
+        maxnreg: int | None = None,
     ) -> PtxProgram:
-        schedule = Schedule(num_warps=warps, num_stages=num_stages)
+        schedule = Schedule(num_warps=warps, num_stages=num_stages, maxnreg=maxnreg)
 
         def compiled(denied: frozenset[Guard]) -> PtxProgram:
             made = verify_gpu(lower_to_gpu(function, Target.parse(target), schedule, denied))

@@ -118,6 +118,49 @@ def test_sums_that_someone_needs_are_waited_for(
     np.testing.assert_array_equal(given[6], expected(*given, SIZES["M"])[1])
 
 
+#: The first of two products that are added up has an operand that threads make of a sum over all of them.
+WRITTEN = """
+def written(x, y, q, g, one, two, steps, N: tl.constexpr, M: tl.constexpr, D: tl.constexpr):
+    n, m, d = tl.arange(0, N), tl.arange(0, M), tl.arange(0, D)
+    x_rows = tl.load(x + n[:, None] * M + m[None, :])
+    y_rows = tl.load(y + n[:, None] * M + m[None, :])
+    first = tl.zeros((N, D), tl.float32)
+    second = tl.zeros((N, D), tl.float32)
+    for i in range(steps):
+        rows = (i * M + m)[:, None] * D + d[None, :]
+        drawn = (m[:, None] * 3 + d[None, :] * 5 + i) * (m[:, None] + i) % 7
+        made = ((tl.sum(drawn, 0)[None, :] + m[:, None] + i) % 3 - 1).to(tl.float16)
+        first = tl.dot(x_rows, tl.load(q + rows), first)
+        second = tl.dot(y_rows, made, second)
+        second = tl.dot(x_rows, tl.load(g + rows), second)
+    tl.store(one + n[:, None] * D + d[None, :], first)
+    tl.store(two + n[:, None] * D + d[None, :], second)
+"""
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_an_operand_that_threads_write_is_read_before_it_is_written_again(
+    from_text: Callable[..., Any], run_function: Callable[..., Any], stages: int
+) -> None:
+    N, M, D, steps = 128, 64, 64, 5
+    pointers = dict.fromkeys("xyqg", "*fp16:16") | dict.fromkeys(("one", "two"), "*fp32:16") | {"steps": "i32"}
+    options = {"num_stages": stages, "maxnreg": 224}  # too few registers for a warp that copies
+    made = from_text(WRITTEN, pointers, {"N": N, "M": M, "D": D}, 8, **options)
+    assert any(isinstance(op, Vacate) for op in made.gpu().walk())
+    rng = np.random.default_rng(stages)
+    x, y = (rng.integers(-1, 2, (N, M)).astype(np.float16) for _ in range(2))
+    q, g = (rng.integers(-1, 2, (steps * M, D)).astype(np.float16) for _ in range(2))
+    one, two = (np.full((N, D), 77, np.float32) for _ in range(2))
+    run_function(made.tile(), (1,), [x, y, q, g, one, two, steps], 8, "cuda:90a", **options)
+    m, d, i = np.arange(M)[:, None], np.arange(D)[None, :], np.arange(steps)[:, None, None]
+    drawn = (m * 3 + d * 5 + i) * (m + i) % 7
+    operands = (drawn.sum(1, keepdims=True) + m + i) % 3 - 1
+    np.testing.assert_array_equal(one, x.astype(float) @ q.reshape(steps, M, D).sum(0, dtype=float))
+    np.testing.assert_array_equal(
+        two, y @ operands.sum(0, dtype=float) + x @ g.reshape(steps, M, D).sum(0, dtype=float)
+    )
+
+
 def _product_loop(made: Any) -> For:
     (loop,) = (op for op in made.walk() if isinstance(op, For) and any(isinstance(o, Wgmma) for o in op.body.ops))
     return loop
