@@ -36,6 +36,7 @@ from ..asynchronous import (
     Wgmma,
     slot_of,
 )
+from ..memory.fences import read_by_products
 from ..memory.scratch import scratch_bytes, tile_bytes
 from ..ops import ConvertLayout
 from .carried import may_go_on, settle_early
@@ -226,14 +227,14 @@ class _Flight:
         return has_scratch and (not self.scratch_beside or any(product.releases for product in self.flying))
 
     def _last_reader(self, release: Release) -> _Product | None:
-        """The last product in flight that reads a slot of the pipe; the last one at all where threads read the slots
-        and nobody waits for their release, which is a fence then (:mod:`..memory.fences`). It may as well stand behind
-        the wait, and has to: ptxas 12.8 and 12.9 die of a proxy fence between a product in a loop and the wait for it,
-        unless a barrier or an arrival follows the fence."""
+        """The last product in flight that reads a slot of the pipe; the last one at all where threads, too, read the
+        slots and nobody waits for their release, which is a fence then (:mod:`..memory.fences`). It may as well stand
+        behind the wait, and has to: ptxas 12.8 and 12.9 die of a proxy fence between a product in a loop and the wait
+        for it, unless a barrier or an arrival follows the fence."""
+        if _has_no_arrival(release) and not all(read_by_products(release, self.used)):
+            return self.flying[-1] if self.flying else None
         slots = ((product, slot_of(v)) for product in self.flying for v in product.operands)
         reading = [product for product, slot in slots if slot is not None and slot.pipe is release.pipe]
-        if not reading and _has_no_arrival(release):
-            reading = self.flying
         return reading[-1] if reading else None
 
     def _settle(self, count: int) -> None:

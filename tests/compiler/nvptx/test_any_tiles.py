@@ -245,6 +245,45 @@ def test_what_threads_read_of_the_copy_engine_is_fenced_when_the_product_is_done
     np.testing.assert_array_equal(c, sign * rows.astype(np.float64) @ columns.astype(np.float64).T)
 
 
+#: Of three products the first reads a slot that threads read for the second, and the last one reads another.
+SHARED = """
+def shared(x, y, z, one, two, three, steps):
+    a, b, c = tl.arange(0, 128), tl.arange(0, 32), tl.arange(0, 16)
+    rows = tl.load(x + a[:, None] * 128 + a[None, :])
+    few = tl.load(y + b[:, None] * 16 + c[None, :])
+    first = tl.zeros((128, 32), tl.int32)
+    second = tl.zeros((128, 16), tl.int32)
+    third = tl.zeros((128, 16), tl.int32)
+    for i in range(steps):
+        moved = tl.load(z + (i * 32 + b)[:, None] * 128 + a[None, :])
+        third = tl.dot(rows, tl.load(z + c[None, :] * 128 + a[:, None]), third)
+        first = tl.dot(rows, tl.trans(moved), first)
+        second = tl.dot(tl.trans(moved), few, second)
+    tl.store(one + a[:, None] * 32 + b[None, :], first)
+    tl.store(two + a[:, None] * 16 + c[None, :], second)
+    tl.store(three + a[:, None] * 16 + c[None, :], third)
+"""
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_a_slot_that_products_and_threads_read_is_fenced_when_all_products_are_done(
+    from_text: Callable[..., object], run_function: Callable[..., object], stages: int
+) -> None:
+    signature = dict.fromkeys("xyz", "*i8:16") | dict.fromkeys(("one", "two", "three"), "*i32:16") | {"steps": "i32"}
+    made = from_text(SHARED, signature, num_stages=stages)
+    ptx = emit_ptx(made.program(), Target.parse("cuda:90a"))  # type: ignore[attr-defined]
+    flights = re.findall(r"wgmma\.commit_group.*?wgmma\.wait_group\.sync\.aligned 0", ptx, re.DOTALL)
+    assert flights and "fence.proxy" in ptx and not any("fence.proxy" in flight for flight in flights)
+    rng = np.random.default_rng(stages)
+    x, y, z = (rng.integers(-3, 4, shape).astype(np.int8) for shape in ((128, 128), (32, 16), (5 * 32, 128)))
+    one, two, three = (np.full((128, columns), 77, np.int32) for columns in (32, 16, 16))
+    run_function(made.tile(), (1,), [x, y, z, one, two, three, 5], num_stages=stages)  # type: ignore[attr-defined]
+    steps = z.reshape(5, 32, 128).sum(0, dtype=np.int64)
+    np.testing.assert_array_equal(one, x.astype(np.int64) @ steps.T)
+    np.testing.assert_array_equal(two, steps.T @ y)
+    np.testing.assert_array_equal(three, 5 * x.astype(np.int64) @ z[:16].T)
+
+
 def test_programs_are_not_persistent_by_themselves_where_threads_copy(from_text: Callable[..., object]) -> None:
     text = ROWS.format(other=", other=0.0", step="B", more="pass").replace("32", "128").replace("float128", "float32")
     for persistent in (None, True):
