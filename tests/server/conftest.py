@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fastapi.testclient import TestClient
 
 from deuteron import migrations
 from deuteron.server import Settings, create_app
+from deuteron.server.context import ServiceContext
 from deuteron.server.store import ServiceStore
 from deuteron.tuner import ConfigRecord, Problem, builtin_workload
 from deuteron.tuner.events import (
@@ -266,6 +267,14 @@ def open_client() -> Iterator[Callable[..., TestClient]]:
 @pytest.fixture
 def client(settings: Settings, open_client: Callable[..., TestClient]) -> TestClient:
     return open_client(settings)
+
+
+@pytest.fixture
+def service(settings: Settings, open_client: Callable[..., TestClient]) -> tuple[ServiceContext, str]:
+    """The parts of a service, and a job of it."""
+    client = open_client(replace(settings, max_attempts=3))
+    job = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
+    return client.app.state.context, client.post("/v1/jobs", json=job).json()["id"]  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Rows as tests of the store make them, each with an id of its own."""
+"""Rows as tests of the store make them, each with an id of its own; and the row of a job that a service has."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from deuteron.server.context import ServiceContext
 from deuteron.server.store import (
     NewJob,
     NewTrial,
@@ -58,3 +59,8 @@ def new_config(**changes: Any) -> StoredConfig:
         created_at=datetime.now(UTC),
     )
     return replace(config, **changes)
+
+
+def stored(context: ServiceContext, job_id: str) -> Any:
+    with context.store.read() as tx:
+        return tx.jobs.get(job_id)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy.event import listen
 
-from deuteron.server import Settings
 from deuteron.server.context import ServiceContext
 from deuteron.server.dispatch.ingest import Delivery, Receipt
 from deuteron.server.dispatch.link import Link
@@ -19,15 +17,6 @@ from deuteron.server.dispatch.supervisor import DaskDispatcher
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.events import JobStarted
 from deuteron.tuner.http import ServiceError
-
-JOB = {"workload": "softmax", "shapes": [{"M": 64, "N": 64}], "budget": {"trials": 5}}
-
-
-@pytest.fixture
-def service(settings: Settings, open_client: Callable[..., TestClient]) -> tuple[ServiceContext, str]:
-    """The parts of a service, and a job of it."""
-    client = open_client(settings)
-    return client.app.state.context, client.post("/v1/jobs", json=JOB).json()["id"]  # type: ignore[attr-defined]
 
 
 def test_events_that_are_none_keep_no_other_writer_waiting(service: tuple[ServiceContext, str]) -> None:
