@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
+from played_worker import claim, deliver
 from store_rows import new_config, new_job, new_trial
 
 from deuteron.server.context import ServiceContext
@@ -28,16 +29,6 @@ Events = Callable[..., list[dict[str, Any]]]
 def submit(client: TestClient) -> str:
     job = {"workload": "softmax", "shapes": [SHAPE], "budget": {"trials": 5}}
     return str(client.post("/v1/jobs", json=job).json()["id"])
-
-
-def claim(client: TestClient, job_id: str) -> None:
-    body = {"claim_id": "ticket.run", "worker": "cpu@here/1"}
-    assert client.post(f"/v1/worker/jobs/{job_id}/claim", json=body).status_code == 200
-
-
-def deliver(client: TestClient, job_id: str, events: list[dict[str, Any]], first: int = 1) -> None:
-    body = {"claim_id": "ticket.run", "events": [{"sequence": first + i, "event": e} for i, e in enumerate(events)]}
-    assert client.post(f"/v1/worker/jobs/{job_id}/events", json=body).status_code == 200
 
 
 def neighbours(client: TestClient, job_id: str, shape: dict[str, int] = SHAPE, **changed: str) -> list[dict[str, Any]]:
