@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.tuner import Problem, resolve_workload
 from deuteron.tuner.codec import JsonObject
 from deuteron.tuner.evaluate.child import ChildProcess
 from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, DeviceFingerprint
 from deuteron.tuner.records.reach import Reach
+
+sys.path.insert(0, str(Path(__file__).parent))
+import checked_kernel  # type: ignore[import-not-found]  # noqa: E402 - found on that path
 
 H100 = DeviceFingerprint(
     kind="cuda",
@@ -26,6 +30,14 @@ H100 = DeviceFingerprint(
 )
 
 STAND_IN_TEMPLATE = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in_template.py")))
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Problem:
+    """That of checked_kernel.py, at a size that no block divides."""
+    path = tmp_path / "mine.py"
+    path.write_text(checked_kernel.TEXT)
+    return Problem(resolve_workload(f"{path}:kernel"), {"n": 1000}, "f32")
 
 
 @pytest.fixture(scope="session")
