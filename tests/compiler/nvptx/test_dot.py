@@ -1,0 +1,67 @@
+"""Matrix products by themselves, on the simulator against NumPy: every type and precision, and by which instruction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from single_operations import DTYPES
+
+DOT = """
+def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, P: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
+    c = tl.dot(a, b, input_precision=P)
+    tl.store(c_ptr + m[:, None] * N + n[None, :], c)
+"""
+
+
+def as_tf32(x: np.ndarray) -> np.ndarray:
+    """What tensor cores read of f32: sign, exponent and ten bits of the mantissa."""
+    return (x.view(np.uint32) >> 13 << 13).view(np.float32)
+
+
+@pytest.mark.parametrize(
+    "dtype, precision, instruction, tolerance",
+    [
+        ("fp16", "tf32", "m16n8k16", 1e-6), ("bf16", "tf32", "m16n8k16", 1e-6),
+        ("fp32", "tf32", "m16n8k8", 1e-6), ("fp32", "tf32x3", "m16n8k8", 2e-6), ("fp32", "ieee", "fma", 1e-6),
+        ("fp64", "ieee", "m16n8k16", 1e-15), ("i8", "tf32", "m16n8k32", 0), ("fp8e5", "tf32", "m16n8k32", 1e-6),
+        ("fp8e4nv", "tf32", "m16n8k32", 1e-6),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [(32, 32, 32), (64, 16, 64)])
+def test_dot(from_text, simulated, check_ptx, rng, dtype, precision, instruction, tolerance, shape) -> None:
+    m, n, k = shape
+    accumulator = {"fp64": np.float64, "i8": np.int32}.get(dtype, np.float32)
+    out = {"fp64": "*fp64:16", "i8": "*i32:16"}.get(dtype, "*fp32:16")
+    sample = from_text(
+        DOT,
+        {"a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16", "c_ptr": out},
+        {"M": m, "N": n, "K": k, "P": precision},
+    )
+    a, b = ((rng.standard_normal(s) * (50 if dtype == "i8" else 1)).astype(DTYPES[dtype]) for s in ((m, k), (k, n)))
+    c = np.zeros((m, n), accumulator)
+    simulated(sample, (1,), [a, b, c])
+    if (dtype, precision) == ("fp32", "tf32"):
+        a, b = as_tf32(a), as_tf32(b)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(c, exact, atol=tolerance * k * np.abs(exact).max() / 8)
+    ptx = check_ptx(sample)
+    # A group of four warps takes tiles of 64 rows; f64, and what recovers f32 from tf32, is done by single warps.
+    groups = m >= 64 and instruction != "fma" and precision != "tf32x3" and dtype != "fp64"
+    assert ("wgmma.mma_async" in ptx) == groups
+    assert ("mma.sync" in ptx) == (instruction != "fma" and not groups)
+    assert (instruction.replace("m16n8", f"m64n{n}") if groups else instruction) in ptx
+
+
+def test_a_dot_too_small_for_tensor_cores_is_multiplied_and_added(from_text, simulated, rng) -> None:
+    sample = from_text(
+        DOT,
+        {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"},
+        {"M": 4, "N": 32, "K": 16, "P": "ieee"},
+    )
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((4, 16), (16, 32)))
+    c = np.zeros((4, 32), np.float32)
+    simulated(sample, (1,), [a, b, c])
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,88 @@
+"""Reductions and scans along either axis, on the simulator against NumPy."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from single_operations import DTYPES
+
+REDUCE = """
+def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr):
+    rows = tl.arange(0, M)
+    columns = tl.arange(0, N)
+    x = tl.load(x_ptr + rows[:, None] * N + columns[None, :])
+    if AXIS == 0:
+        tl.store(y_ptr + columns, {reduction})
+    else:
+        tl.store(y_ptr + rows, {reduction})
+"""
+
+
+@pytest.mark.parametrize(
+    "shape, axis, warps",
+    [
+        *itertools.product([(1, 64), (8, 8), (64, 2), (128, 32), (16, 256)], [0, 1], [1, 4]),
+        *[((2, 2048), 1, 32), ((16, 256), 1, 32), ((512, 4), 0, 16), ((1, 4096), 1, 16)],
+    ],
+)
+def test_reductions(from_text, simulated, rng, shape, axis, warps) -> None:
+    for name, dtype in (("sum", "i32"), ("max", "fp32"), ("argmin", "fp32"), ("min", "fp64"), ("max", "i8")):
+        sample = from_text(
+            REDUCE.format(reduction=f"tl.{name}(x, AXIS)"),
+            {"x_ptr": f"*{dtype}:16", "y_ptr": "*i32:16" if name == "argmin" else f"*{dtype}:16"},
+            {"M": shape[0], "N": shape[1], "AXIS": axis},
+            warps,
+        )
+        x = (rng.standard_normal(shape) * 50).astype(DTYPES[dtype])
+        y = np.zeros(shape[1 - axis], np.int32 if name == "argmin" else DTYPES[dtype])
+        simulated(sample, (1,), [x, y])
+        np.testing.assert_array_equal(y, getattr(np, name)(x, axis=axis))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "warps", "sums", "shuffles"),
+    [
+        ("fp32", 4, 3, 0),
+        ("fp32", 8, 3 + 1, 1),
+        ("fp32", 16, 3 + 2, 2),
+        ("fp32", 32, 3 + 3, 3),
+        ("fp64", 4, 1 + 1, 2),  # two words each
+        ("fp64", 32, 1 + 4, 8),
+        ("fp16", 32, 7 + 2, 2),
+    ],
+)
+def test_lanes_share_what_warps_bring_together(from_text, dtype, warps, sums, shuffles) -> None:
+    """Each reads 16 bytes at once and adds them up; without sharing it would be all of up to 256 bytes."""
+    sample = from_text(
+        "def k(x_ptr, y_ptr, N: tl.constexpr):\n    tl.store(y_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, N)), 0))\n",
+        {"x_ptr": f"*{dtype}:16", "y_ptr": f"*{dtype}:16"},
+        {"N": 4096},
+        warps,
+    )
+    text = sample.program().llvm
+    _, after = text[text.index("define ") :].split("call void @llvm.nvvm.barrier.cta.sync")
+    assert after.count("= load ") == after.count("= load <") == 1
+    assert (after.count("fadd"), after.count("shfl.sync.bfly")) == (sums, shuffles)
+
+
+SCAN = """
+def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, REVERSE: tl.constexpr):
+    offs = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(y_ptr + offs, tl.cumsum(tl.load(x_ptr + offs), AXIS, reverse=REVERSE))
+"""
+
+
+@pytest.mark.parametrize("shape", [(1, 1024), (8, 16), (256, 4), (2, 64)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans(from_text, simulated, check_ptx, rng, shape, axis, reverse) -> None:
+    constants = {"M": shape[0], "N": shape[1], "AXIS": axis, "REVERSE": reverse}
+    sample = from_text(SCAN, {"x_ptr": "*i32:16", "y_ptr": "*i32:16"}, constants)
+    x = rng.integers(-9, 9, shape, dtype=np.int32)
+    y = np.zeros_like(x)
+    simulated(sample, (1,), [x, y])
+    wanted = np.flip(np.cumsum(np.flip(x, axis), axis), axis) if reverse else np.cumsum(x, axis)
+    np.testing.assert_array_equal(y, wanted)
+    check_ptx(sample)

@@ -1,0 +1,23 @@
+"""What tests of single operations of the language have in common: NumPy's types, and a kernel of one expression."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+DTYPES = {
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "fp32": np.float32,
+    "fp64": np.float64,
+    "i8": np.int8,
+    "i32": np.int32,
+    "u8": np.uint8,
+    "fp8e4nv": ml_dtypes.float8_e4m3fn,
+    "fp8e5": ml_dtypes.float8_e5m2,
+}
+UNARY = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    tl.store(y_ptr + offs, {expression}.to(y_ptr.dtype.element_ty))
+"""
