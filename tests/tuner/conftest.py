@@ -14,11 +14,14 @@ from deuteron.tuner.codec import JsonObject
 from deuteron.tuner.evaluate.child import ChildProcess
 from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.measure.statistics import Interval
-from deuteron.tuner.records import ConfigRecord, DeviceFingerprint
+from deuteron.tuner.records import ConfigRecord, DeviceFingerprint, write_bundle
 from deuteron.tuner.records.reach import Reach
+from deuteron.tuner.records.signature import SigningKey
+from deuteron.tuner.records.trust import KeyFolder
 
 sys.path.insert(0, str(Path(__file__).parent))
-import checked_kernel  # type: ignore[import-not-found]  # noqa: E402 - found on that path
+import checked_kernel  # noqa: E402
+from signed_bundles import THERE, Write  # noqa: E402
 
 H100 = DeviceFingerprint(
     kind="cuda",
@@ -161,3 +164,21 @@ def make_record() -> RecordMaker:
         )
 
     return make
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> KeyFolder:
+    return KeyFolder(tmp_path / "home" / "keys")
+
+
+@pytest.fixture
+def write(tmp_path: Path, make_record: RecordMaker) -> Write:
+    """``write("name", key)``: a bundle of two records, signed with the key."""
+
+    def build(
+        name: str, key: SigningKey | None = None, *, service: str = THERE, sizes: tuple[int, ...] = (1, 2)
+    ) -> Path:
+        write_bundle(tmp_path / name, [make_record({"n": n}) for n in sizes], service=service, sign_with=key)
+        return tmp_path / name
+
+    return build
