@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from deuteron.tuner import Problem, resolve_workload
+from deuteron.tuner import Problem, builtin_workload, resolve_workload
 from deuteron.tuner.codec import JsonObject
 from deuteron.tuner.evaluate.child import ChildProcess
+from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.evaluate.nursery import Nursery
+from deuteron.tuner.evaluate.processes import Processes
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, DeviceFingerprint, write_bundle
 from deuteron.tuner.records.reach import Reach
@@ -22,6 +24,7 @@ from deuteron.tuner.records.trust import KeyFolder
 sys.path.insert(0, str(Path(__file__).parent))
 import checked_kernel  # noqa: E402
 from signed_bundles import THERE, Write  # noqa: E402
+from stand_in_processes import COMMAND  # noqa: E402
 
 H100 = DeviceFingerprint(
     kind="cuda",
@@ -55,6 +58,20 @@ def stand_ins() -> Iterator[Nursery]:
 def nursery(request: pytest.FixtureRequest, stand_ins: Nursery) -> Nursery | None:
     """None, and one: children must be the same."""
     return stand_ins if request.param == "forked" else None
+
+
+@pytest.fixture
+def processes(nursery: Nursery | None) -> Iterator[Processes]:
+    with Processes(workers=1, command=COMMAND, nursery=nursery) as made:
+        yield made
+
+
+@pytest.fixture
+def evaluator(processes: Processes) -> Iterator[LocalEvaluator]:
+    problem = Problem(builtin_workload("vector_add"), {"n": 64}, "f32")
+    made = LocalEvaluator(problem, "cpu", "cpu", "cpu", {}, 0, timeout=1.0, processes=processes)
+    yield made
+    made.close()
 
 
 @dataclass(frozen=True)

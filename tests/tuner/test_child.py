@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from stand_in_processes import COMMAND
 
 from deuteron.compiler import get_device
 from deuteron.tuner.codec import JsonObject
@@ -27,8 +28,6 @@ from deuteron.tuner.measure.stopping import is_settled
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Problem, builtin_workload
 from deuteron.tuner.workloads.tolerance import Comparison
-
-COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in.py")))
 
 
 @pytest.fixture

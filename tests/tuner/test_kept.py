@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from stand_in_processes import COMMAND, until
 
 from deuteron.tuner.evaluate import kept
 from deuteron.tuner.evaluate.child import ChildProcess
@@ -19,7 +18,6 @@ from deuteron.tuner.evaluate.nursery import Nursery
 from deuteron.tuner.evaluate.processes import Processes
 from deuteron.tuner.workloads import Problem, builtin_workload
 
-COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in.py")))
 OK = {"deed": "ok"}
 
 
@@ -74,13 +72,6 @@ def search(processes: Processes, told: Any, n: int = 64) -> Searched:
         final_children.add(told.measured().child)
     evaluator.close()
     return Searched(screened, finals, compiling, screening_child, final_children)
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_the_next_job_has_the_processes_of_finals(lender: KeptProcesses, told: Any) -> None:
