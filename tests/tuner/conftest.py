@@ -24,7 +24,7 @@ from deuteron.tuner.records.trust import KeyFolder
 sys.path.insert(0, str(Path(__file__).parent))
 import checked_kernel  # noqa: E402
 from signed_bundles import THERE, Write  # noqa: E402
-from stand_in_processes import COMMAND  # noqa: E402
+from stand_in_processes import COMMAND, STAND_IN_TEMPLATE  # noqa: E402
 
 H100 = DeviceFingerprint(
     kind="cuda",
@@ -34,8 +34,6 @@ H100 = DeviceFingerprint(
     compute_capability=(9, 0),
     power_cap_watts=700.0,
 )
-
-STAND_IN_TEMPLATE = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in_template.py")))
 
 
 @pytest.fixture
@@ -49,6 +47,14 @@ def problem(tmp_path: Path) -> Problem:
 @pytest.fixture(scope="session")
 def stand_ins() -> Iterator[Nursery]:
     """Forks children that are stand-ins for the worker process."""
+    made = Nursery((*STAND_IN_TEMPLATE, "30"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def own() -> Iterator[Nursery]:
+    """A nursery for one test, whose template may be killed."""
     made = Nursery((*STAND_IN_TEMPLATE, "30"))
     yield made
     made.close()

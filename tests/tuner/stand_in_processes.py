@@ -1,4 +1,4 @@
-"""Processes of jobs whose children are stand-ins for the worker process, and waiting for what becomes of them."""
+"""Stand-ins for the worker process, evaluators that have them, and waiting for what becomes of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deuteron.tuner.evaluate.processes import Processes
 from deuteron.tuner.workloads import Problem, builtin_workload
 
 COMMAND = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in.py")))
+STAND_IN_TEMPLATE = (sys.executable, "-X", "faulthandler", str(Path(__file__).with_name("stand_in_template.py")))
 
 
 def evaluator_of(
