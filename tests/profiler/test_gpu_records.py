@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from child_names import names
 from gpu_stand_in import FakeGpu
 
 import deuteron.profiler as proton
@@ -25,10 +26,6 @@ def gpu(synthetic: SimpleNamespace) -> FakeGpu:
     fake = FakeGpu(synthetic)
     recorder.start_gpu(required=True, source=fake)
     return fake
-
-
-def names(node: dict) -> list[str]:
-    return [child["frame"]["name"] for child in node["children"]]
 
 
 @pytest.mark.usefixtures("gpu")

@@ -6,14 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from child_names import names
 
 import deuteron.profiler as proton
 from deuteron.compiler.runtime.launch import hooks
 from deuteron.profiler.hooks.launch import LaunchHook
-
-
-def names(node: dict) -> list[str]:
-    return [child["frame"]["name"] for child in node["children"]]
 
 
 def test_cpu_launches_are_leaves_with_their_time(tree: Callable[..., dict], launch: Callable) -> None:
