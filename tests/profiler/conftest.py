@@ -13,12 +13,14 @@ import pytest
 
 import deuteron.profiler as proton
 from deuteron.compiler.runtime.launch.hooks import LaunchEvent, launch_with_hooks
+from deuteron.profiler import Profile
 from deuteron.profiler.recorder import recorder
 from deuteron.profiler.session import registry
 from deuteron.profiler.sources import records
 
 # Beside this file: profiles that several test modules make up.
 sys.path.insert(0, str(Path(__file__).parent))
+from viewed_profiles import H100, kernel  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
 
@@ -26,6 +28,19 @@ DATA = Path(__file__).parent / "data"
 @pytest.fixture
 def h200_profile() -> Path:
     return DATA / "proton-h200.hatchet"
+
+
+@pytest.fixture
+def profile() -> Profile:
+    """ROOT > A > {gemm 3 ms, copy 1 ms}, B > copy 4 ms, and bookkeeping frames that are not shown."""
+    profile = Profile()
+    profile.device("CUDA", 0, **H100)
+    kernel(profile, "A", "gemm", time_ns=3_000_000, flops8=1513e9, bytes=3_352_320_000)
+    kernel(profile, "A", "copy", time_ns=1_000_000, count=4, bytes=1_000_000_000)
+    kernel(profile, "B", "copy", time_ns=4_000_000, bytes=500_000_000)
+    kernel(profile, "A", "__proton_launch_metadata:gemm", "helper", time_ns=9_000_000)
+    profile.node(("empty", "emptier"))
+    return profile
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,48 @@
+"""The viewer of two profiles: the difference of one from the other, frame by frame."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from viewed_profiles import H100, kernel
+
+import deuteron.profiler.viewer as proton_viewer
+from deuteron.profiler import Profile
+
+
+def test_difference_of_two_profiles(profile: Profile) -> None:
+    other = Profile()
+    kernel(other, "A", "gemm", time_ns=1_000_000)
+    kernel(other, "A", "new", time_ns=1_000_000)
+    assert proton_viewer.render(profile, ["time/ms"], diff_profile=other) == (
+        "6.000 ROOT\n"
+        "├─ 2.000 A\n"
+        "│  ├─ 1.000 copy ◀ \n"
+        "│  ├─ 2.000 gemm\n"
+        "│  └─ nan new ▶ \n"
+        "└─ 4.000 B ◀ \n"
+        "   └─ 4.000 copy ◀ \n"
+        "\n"
+    )
+
+
+def test_equal_siblings_are_subtracted_in_their_order(tmp_path: Path) -> None:
+    """The first of one file with the first of the other, the second with the second."""
+
+    def file(name: str, *times: int) -> Path:
+        def node(frame: str, time_ns: int, children: list[object]) -> dict[str, object]:
+            metrics = {"count": 0 if children else 1, "time (ns)": time_ns}
+            if not children:
+                metrics |= {"device_id": "0", "device_type": "CUDA"}
+            return {"frame": {"name": frame, "type": "function"}, "metrics": metrics, "children": children}
+
+        path = tmp_path / name
+        leaves = [node("k", time, []) for time in times]
+        path.write_text(json.dumps([node("ROOT", 0, leaves), {"CUDA": {"0": H100}}]))
+        return path
+
+    left, right = file("left.hatchet", 3_000_000, 9_000_000), file("right.hatchet", 1_000_000, 4_000_000)
+    shown = proton_viewer.render(left, ["time/ms"], diff_profile=right)
+    root, *leaves = (line.lstrip("├└─ ") for line in shown.splitlines() if line)
+    assert (root, sorted(leaves)) == ("7.000 ROOT", ["2.000 k", "5.000 k"])  # which comes first is hatchet's choice
