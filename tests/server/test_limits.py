@@ -1,13 +1,17 @@
-"""The limits at the door, one by one: allowances on a clock of our own, bodies in many chunks, foreign pages."""
+"""The limits at the door: allowances on a clock of our own, bodies in many chunks, foreign pages; and of a service."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
+from sent_bodies import JOB
 
 from deuteron.server import Settings
 from deuteron.server.auth import CHECKED, CheckedToken
@@ -15,7 +19,9 @@ from deuteron.server.hosts import LoopbackOnly
 from deuteron.server.limits import FAILURE_BURST, FAILURES_PER_MINUTE, LEAST_UPLOAD_RATE, BodyLimit, RateLimit
 from deuteron.server.problems import HttpProblem
 from deuteron.server.store.tokens import digest
+from deuteron.server.strict_json import read_json
 
+OpenClient = Callable[..., TestClient]
 PROFILE = "/v1/worker/jobs/j/profile"
 
 
@@ -196,3 +202,53 @@ def test_an_upload_may_take_longer_but_not_for_ever(settings: Settings) -> None:
 def test_a_service_without_tokens_answers_this_machine_only(settings: Settings, headers, status) -> None:
     assert ask(LoopbackOnly(_app, settings), **headers) == status
     assert ask(LoopbackOnly(_app, replace(settings, auth="tokens")), **headers) == 200
+
+
+def test_large_json_is_read_beside_the_event_loop(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[int] = []
+
+    def noting(body: bytes) -> object:
+        readers.append(threading.get_ident())
+        return read_json(body)
+
+    loop = client.portal.call(threading.get_ident)
+    monkeypatch.setattr("deuteron.server.api.routes.read_json", noting)
+    for padding in (0, 100_000):
+        body = json.dumps(JOB) + " " * padding
+        answer = client.post("/v1/jobs", content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 202
+    assert [reader == loop for reader in readers] == [True, False]
+
+
+def test_body_limit_by_length_and_while_streaming(settings: Settings, open_client: OpenClient) -> None:
+    client = open_client(replace(settings, max_body_bytes=2048))
+    declared = client.post("/v1/jobs", content=b"x" * 3000)
+
+    sent = 0
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 1
+            yield b"y" * 1000
+
+    streamed = client.post("/v1/jobs", content=chunks(), headers={"Content-Type": "application/json"})
+    for response in (declared, streamed):
+        assert response.status_code == 413
+        assert response.headers["content-type"] == "application/problem+json"
+        assert "larger than 2048 bytes" in response.json()["detail"]
+        assert "DEUTERON_MAX_BODY_BYTES" in response.json()["hint"]
+    assert client.get("/v1/jobs").status_code == 200
+
+
+def test_rate_limit_per_caller(settings: Settings, open_client: OpenClient) -> None:
+    client = open_client(replace(settings, rate_per_minute=60))
+    statuses = [client.get("/v1/jobs").status_code for _ in range(8)]
+    assert statuses[:5] == [200] * 5
+    assert statuses[-1] == 429
+    refused = client.get("/v1/jobs")
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.headers["content-type"] == "application/problem+json"
+    # No token is checked here, so none makes its bearer somebody else.
+    assert client.get("/v1/jobs", headers={"Authorization": "Bearer someone else"}).status_code == 429
+    assert client.get("/healthz").status_code == 200
