@@ -6,6 +6,7 @@ import ast
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 
 from ..errors import CompilationError, TypeMismatch, UnsupportedSyntax
 from ..ir.builder import Builder
@@ -246,4 +247,5 @@ def _call_default(callee: KernelSource, argument: Argument) -> object:
         raise UnsupportedSyntax(f"{callee.name}() needs the argument {argument.name!r}")
     if callee.defaults is not None:
         return callee.default(argument)
-    return evaluate(Frame(callee, Builder(Block()), StepBudget()), argument.default)
+    then = replace(callee, namespace=callee.namespace.at(callee.node))
+    return evaluate(Frame(then, Builder(Block()), StepBudget()), argument.default)

@@ -20,6 +20,9 @@ ROTATED_REGISTERS_OF_8_BITS = 96
 HELD_REGISTERS = 48
 #: Those that a block with products has for such tiles and for what its loop carries.
 CARRIED_REGISTERS = 152
+#: Those of the accumulators in a loop, up to which a product goes on into the next iteration: with more of them in use
+#: ptxas spills, and waits for each product by itself (its warning C7512).
+GOING_ON_REGISTERS = 192
 #: Those that a producer that records has besides: addresses, masks and the clock.
 RECORD_REGISTERS = 16
 

@@ -84,6 +84,4 @@ def _register_indices(source: LinearLayout, result: LinearLayout) -> tuple[int, 
 
 
 def _shuffle_cost(plan: WarpShuffle, element_bits: int) -> int:
-    """A shuffle takes as long as a wavefront (cost 2, and 1 to issue), a select half of that."""
-    instructions = 2 if element_bits > REGISTER_BITS else 1
-    return instructions * (3 * plan.shuffles + plan.selects)
+    return (2 if element_bits > REGISTER_BITS else 1) * plan.cost

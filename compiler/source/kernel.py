@@ -24,7 +24,6 @@ from .modules import suggest
 from .namespace import (
     LiveNamespace,
     Namespace,
-    TextNamespace,
     admit_value,
     evaluate_constant,
     is_compile_time,
@@ -34,6 +33,7 @@ from .parsing import as_read, characters, definition_of, lines_of, parse_text, u
 from .python_source import python_source
 from .reading import Reading
 from .scoping import read_before_bound
+from .text_namespace import TextNamespace
 
 CompilationErrorT = TypeVar("CompilationErrorT", bound=CompilationError)
 
@@ -218,7 +218,7 @@ class KernelSource(Reading):
         if argument.default is None:
             raise KeyError(argument.name)
         try:
-            return evaluate_constant(argument.default, self.namespace)
+            return evaluate_constant(argument.default, self.namespace.at(self.node))
         except KeyError:
             message = f"the default of {argument.name!r} is not known from the text: {ast.unparse(argument.default)}"
             hint = "a text is not executed and knows no imports but the language; write the value, or pass the argument"

@@ -9,28 +9,22 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from ..errors import CompilationError, UnknownName, UnsupportedSyntax
+from ..errors import UnknownName, UnsupportedSyntax
 from ..ir.types import Pointer, Scalar
-from ..language.aggregate import Aggregate, AggregateType
+from ..language.aggregate import AggregateType
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr, unwrap
 from ..language.dictionaries import mapping
-from ..language.extent import extent, gathered
+from ..language.extent import gathered
 from ..language.inline import ConstexprFunction, Inlinable
 from ..language.named import as_tuples, is_named_tuple, with_items
 from . import constants, python_math, python_numbers, python_types
 from .modules import LANGUAGE_TYPES, LanguageModule, language_module, suggest
-from .parsing import place
-
-#: Elements of tuples and strings that operations on the constants of one text may make in all, which takes a second or
-#: two: each makes few, but a text has room for a hundred thousand operations.
-MOST_ELEMENTS = 1_000_000
 
 
 class Namespace(Protocol):
@@ -38,6 +32,14 @@ class Namespace(Protocol):
 
     def lookup(self, name: str) -> object:
         """The object a free name stands for; KeyError if there is none, UnknownName if it may not be used."""
+        ...
+
+    def at(self, definition: ast.AST) -> Namespace:
+        """What names meant where a function was defined, for the defaults of its parameters."""
+        ...
+
+    def count(self, value: object) -> None:
+        """Note what an operation on constants has made; raises UnsupportedSyntax where that was too much."""
         ...
 
 
@@ -153,6 +155,13 @@ class LiveNamespace:
         """
         return admit(name, self.raw(name))
 
+    def at(self, definition: ast.AST) -> LiveNamespace:
+        """The same: defaults of functions of the running program are objects."""
+        return self
+
+    def count(self, value: object) -> None:
+        """Nothing: it is the program's own."""
+
     def raw(self, name: str) -> object:
         """The Python object itself, of a name or of a path such as ``helpers.WIDTH``; KeyError if there is none."""
         name, *path = name.split(".")
@@ -175,182 +184,25 @@ class LiveNamespace:
         return self.function.__globals__[name]
 
 
-class TextNamespace:
-    """The imports, constants, jit functions, aggregates and classes of constants at the top level of a source text."""
-
-    def __init__(
-        self,
-        tree: ast.Module,
-        filename: str,
-        lines: Sequence[str],
-        make_function: Callable[[ast.FunctionDef], Inlinable],
-    ) -> None:
-        self._filename, self._lines = filename, lines
-        self._make_function = make_function
-        #: How many names are being made: what one is defined by is made in between.
-        self._under_way = 0
-        self._elements = 0
-        self._known: dict[str, object] = {}
-        self._pending: dict[str, ast.FunctionDef | ast.ClassDef | ast.expr] = {}
-        for statement in tree.body:
-            self._declare(statement)
-
-    def _declare(self, statement: ast.stmt) -> None:
-        match statement:
-            case ast.Import(names=names):
-                for alias in names:
-                    module = language_module(alias.name if alias.asname else alias.name.partition(".")[0])
-                    if module is not None:
-                        self._known[alias.asname or alias.name.partition(".")[0]] = module
-            case ast.ImportFrom(module=str(parent), names=names):
-                self._import_from(parent, names)
-            case ast.FunctionDef(name=name) if any(_is_jit(d) for d in statement.decorator_list):
-                self._pending[name] = statement
-            case ast.ClassDef(name=name):
-                self._pending[name] = statement
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                self._pending[name] = value
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                self._pending[name] = value
-            case _:
-                pass  # anything else at the top level is host code, which a kernel cannot see
-
-    def _import_from(self, parent: str, names: list[ast.alias]) -> None:
-        home = language_module(parent)
-        for alias in names:
-            found = language_module(f"{parent}.{alias.name}")
-            if found is None and home is not None and alias.name in home.members:
-                self._known[alias.asname or alias.name] = home.members[alias.name]
-            elif found is not None:
-                self._known[alias.asname or alias.name] = found
-
-    def lookup(self, name: str) -> object:
-        """What ``name`` means in a kernel; functions and constants are made when first asked for.
-
-        Raises KeyError where the text has no such name, UnsupportedSyntax where its value is no constant.
-        """
-        if name not in self._known:
-            pending = self._pending.pop(name)  # KeyError: unknown; popped first, so a cycle is unknown too
-            self._under_way += 1
-            try:
-                self._known[name] = self._made(pending)
-            except RecursionError:
-                if self._under_way > 1:
-                    raise  # a class passes over what is no constant, but not over this
-                error = UnsupportedSyntax(f"{name!r} is defined by too many other constants, one by the other")
-                raise self._placed(error, pending) from None
-            except CompilationError as error:
-                if error.location is None:
-                    self._placed(error, pending)
-                raise
-            finally:
-                self._under_way -= 1
-        return self._known[name]
-
-    def count(self, value: object) -> None:
-        """Add what an operation made to what all operations on the text's constants have made.
-
-        Raises:
-            UnsupportedSyntax: that is more than :data:`MOST_ELEMENTS`.
-        """
-        self._elements += extent(value)
-        if self._elements > MOST_ELEMENTS:
-            raise UnsupportedSyntax(f"the constants of the text take more than {MOST_ELEMENTS} elements to make")
-
-    def _made(self, pending: ast.FunctionDef | ast.ClassDef | ast.expr) -> object:
-        if isinstance(pending, ast.FunctionDef):
-            return self._make_function(pending)
-        if isinstance(pending, ast.ClassDef):
-            aggregate = any(map(_is_aggregate, pending.decorator_list))
-            return self._make_class(pending) if aggregate else self._make_holder(pending)
-        return unwrap(evaluate_constant(pending, self))
-
-    def _placed(self, error: CompilationError, node: ast.stmt | ast.expr) -> CompilationError:
-        error.place(place(self._filename, self._lines, node), self._lines[node.lineno - 1])
-        return error
-
-    def _make_holder(self, node: ast.ClassDef) -> HelperModule:
-        """A class that is not for kernels itself: its constants and jit functions are."""
-        body: dict[str, object] = {}
-        for statement in node.body:
-            match statement:
-                case ast.FunctionDef(name=name) if any(_is_jit(d) for d in statement.decorator_list):
-                    body[name] = self._make_function(statement)
-                case (
-                    ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value)
-                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-                ):
-                    with suppress(KeyError, CompilationError):  # what is no constant is host code
-                        body[name] = constexpr(evaluate_constant(value, self))
-                case _:
-                    pass
-        body = {name: value for name, value in body.items() if not _is_pythons(name)}
-        if not body:
-            raise KeyError(node.name)  # nothing of it is for kernels
-        return HelperModule(type(node.name, (), body))
-
-    def _make_class(self, node: ast.ClassDef) -> AggregateType:
-        """The aggregate of a class statement; raises UnsupportedSyntax for what aggregates do not have."""
-        annotations: dict[str, object] = {}
-        body: dict[str, object] = {"__module__": __name__, "__annotations__": annotations}
-        for statement in node.body:
-            match statement:
-                case ast.AnnAssign(target=ast.Name(id=name)) if _is_pythons(name):
-                    message = f"the aggregate {node.name} cannot have a field {name!r}: choose another name"
-                    raise self._placed(UnsupportedSyntax(message), statement)
-                case ast.AnnAssign(target=ast.Name(id=name), annotation=kind, value=value):
-                    annotations[name] = self._field_kind(node.name, name, kind)
-                    if value is not None:
-                        body[name] = evaluate_constant(value, self)
-                case ast.FunctionDef(name=name):
-                    function = self._make_function(statement)
-                    is_property = any(_decorator(d) == "property" for d in statement.decorator_list)
-                    body[name] = property(function) if is_property else function  # type: ignore[arg-type]
-                case _:
-                    pass  # as at the top level, anything else is host code
-        try:
-            bases = [self.lookup(ast.unparse(base)) for base in node.bases]
-            if other := [base for base in bases if not isinstance(base, AggregateType)]:
-                raise TypeError(f"it can only inherit from other aggregates, not from {other[0]!r}")
-            return AggregateType(node.name, tuple(bases) or (Aggregate,), body, is_text=True)  # type: ignore[arg-type]
-        except (KeyError, TypeError) as error:
-            raise self._placed(UnsupportedSyntax(f"the aggregate {node.name}: {error}"), node) from error
-
-    def _field_kind(self, aggregate: str, field: str, annotation: ast.expr) -> object:
-        """What an annotation stands for. Python executes those that are strings: here they are refused."""
-        kind = evaluate_constant(annotation, self)
-        if isinstance(kind, str):
-            raise UnsupportedSyntax(
-                f"the field {field!r} of the aggregate {aggregate} is annotated with a string",
-                hint="write the type itself, without quotes",
-            )
-        return kind
+def is_jit(node: ast.expr) -> bool:
+    return makes_kernel(node) or is_compile_time(node)
 
 
-def _is_pythons(name: str) -> bool:
-    """Whether Python itself reads an attribute of this name when it makes a class."""
-    return name.startswith("__") and name.endswith("__")
-
-
-def _is_jit(decorator: ast.expr) -> bool:
-    return makes_kernel(decorator) or is_compile_time(decorator)
-
-
-def makes_kernel(decorator: ast.expr) -> bool:
+def makes_kernel(node: ast.expr) -> bool:
     """Whether a function with this decorator is a kernel, or one that kernels call."""
-    return _decorator(decorator) == "jit"
+    return decorator(node) == "jit"
 
 
-def is_compile_time(decorator: ast.expr) -> bool:
+def is_compile_time(node: ast.expr) -> bool:
     """Whether a function with this decorator is one of compile-time values."""
-    return _decorator(decorator) in ("constexpr_function", "constexpr")
+    return decorator(node) in ("constexpr_function", "constexpr")
 
 
-def _is_aggregate(decorator: ast.expr) -> bool:
-    return _decorator(decorator) in ("aggregate", "_aggregate")
+def is_aggregate(node: ast.expr) -> bool:
+    return decorator(node) in ("aggregate", "_aggregate")
 
 
-def _decorator(node: ast.expr) -> str:
+def decorator(node: ast.expr) -> str:
     target = node.func if isinstance(node, ast.Call) else node
     return target.attr if isinstance(target, ast.Attribute) else str(getattr(target, "id", ""))
 
@@ -407,6 +259,5 @@ def _is_of_python(name: str, namespace: Namespace) -> bool:
 
 
 def _counted(value: object, namespace: Namespace) -> object:
-    if isinstance(namespace, TextNamespace):
-        namespace.count(value)
+    namespace.count(value)
     return value

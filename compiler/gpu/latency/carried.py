@@ -22,12 +22,13 @@ from collections.abc import Callable
 from ...ir.core import Op, Value
 from ...tile.control import For, handed_on
 from ..asynchronous import Await, Pipe, Release, Settle, SharedView, Slot, Vacate, Wgmma
+from ..estimates import GOING_ON_REGISTERS
 from ..memory.fences import read_by_products
 
 
 def may_go_on(loop: For, used: dict[Value, list[Op]]) -> frozenset[Value]:
     """The results of products in the body of ``loop`` that need not be done at its end; ``used``: who reads what."""
-    if not any(isinstance(op, Vacate) for op in loop.body.ops):
+    if not any(isinstance(op, Vacate) for op in loop.body.ops) or _accumulators(loop) > GOING_ON_REGISTERS:
         return frozenset()
     # Threads that have read a slot themselves pass a fence, and ptxas 12.8 and 12.9 die of one before the wait.
     releases = (op for op in loop.body.ops if isinstance(op, Release))
@@ -39,6 +40,13 @@ def may_go_on(loop: For, used: dict[Value, list[Op]]) -> frozenset[Value]:
         for carried, value in zip(loop.carried, handed_on(loop.body), strict=True)
         if used[value] == [end] and _goes_on(loop, carried, _added_up(value, used), used)
     )
+
+
+def _accumulators(loop: For) -> int:
+    """Registers of a thread for the sums of all products in the body; those that are added up have the same."""
+    products = [op for op in loop.body.walk() if isinstance(op, Wgmma)]
+    layouts = (op.result.type.layout for op in products if op.acc.op not in products)
+    return sum(layout.registers for layout in layouts if layout is not None)
 
 
 def _added_up(value: Value, used: dict[Value, list[Op]]) -> list[Wgmma]:
