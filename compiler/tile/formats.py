@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import struct
 from typing import NamedTuple
 
-from ..ir.types import Scalar
+from ..ir.types import BF16, Scalar
 
 
 class FloatFormat(NamedTuple):
@@ -79,6 +80,20 @@ def largest_code(type: Scalar) -> int:
         return 0x7E
     precision = 53 if type.bits == 64 else FORMATS[type.code].precision
     return ((1 << type.bits - precision) - 1) << precision - 1
+
+
+def bf16_bits(value: float) -> int:
+    """The 16 bits that stand for ``value`` in bfloat16, rounded as by :func:`round_to`, of which it is the fast form:
+    launches wait for it."""
+    if value != value:
+        return 0x7FC0
+    try:
+        (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    except OverflowError:
+        return 0x7F80 if value > 0 else 0xFF80
+    if bits & 0xFFFF == 0x8000:  # half-way between two, or just rounded to that
+        (bits,) = struct.unpack("<I", struct.pack("<f", round_to(value, BF16)))
+    return int((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
 
 
 def f8_bits(value: float, type: Scalar) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from typing import Any
 
@@ -173,8 +174,48 @@ def test_bf16_scalars_travel_as_bits(driver: FakeDriver) -> None:
     kernel = load_on_cuda(code, deuteron.get_device("cuda:0"))
     kernel.launch((1, 1, 1), (1.0, 2, X), None)
     assert numbers(driver.launches[0].parameters) == [0x3F80, 2, X]
-    with pytest.raises(LaunchError, match="does not fit its type"):
+    with pytest.raises(LaunchError, match="argument 'm': int 2147483648 does not fit i32"):
         kernel.launch((1, 1, 1), (1.0, 2**31, X), None)
+
+
+def test_8_bit_scalars_travel_as_bits(driver: FakeDriver) -> None:
+    code = FakeCode({"a": "f8e4m3", "b": "f8e5m2", "c": "f8e4b8"}, LaunchRecipe(128))
+    driver.sizes = [1, 1, 1]
+    kernel = load_on_cuda(code, deuteron.get_device("cuda:0"))
+    kernel.launch((1, 1, 1), (1.0, -1e300, float("nan")), None)
+    assert driver.launches[0].parameters == [b"\x38", b"\xfb", b"\x80"]
+
+
+FLOATS = {"x": "*f32", "h": "f16", "b": "bf16", "s": "f32", "d": "f64"}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("value", [1e40, 2.0**128 - 2.0**103])  # the latter is half-way to 2**128
+def test_floats_beyond_their_type_are_infinite(driver: FakeDriver, value: float, sign: int) -> None:
+    recipe = LaunchRecipe(96, persistent=True, cooperative=True)
+    kernel = load_on_cuda(FakeCode(FLOATS, recipe, shared=1000), deuteron.get_device("cuda:0"))
+    driver.sizes = [8, 2, 2, 4, 8, 4, 4, 4]
+    values, inf = (X, *[sign * value] * 4), sign * float("inf")
+    kernel.launch((500, 2, 1), values, 5)
+    kernel.bound((500, 2, 1), values)(5)
+    for made in driver.launches:
+        assert (made.grid, made.block, made.shared, made.stream) == ((132, 1, 1), (96, 1, 1), 1000, 5)
+        address, half, brain, single, double, *grid = made.parameters
+        assert numbers([address, *grid]) == [X, 500, 2, 1]
+        assert struct.unpack("<efd", half + single + double) == (inf, inf, sign * value)
+        assert int.from_bytes(brain, "little") == (0x7F80 if sign > 0 else 0xFF80)
+    assert len(driver.launches) == 2
+
+
+def test_what_does_not_fit_is_named_without_addresses(driver: FakeDriver) -> None:
+    kernel = load(LaunchRecipe(128))
+    with pytest.raises(LaunchError, match="^kernel: argument 'n': int -2147483649 does not fit i32\nhint: ") as error:
+        kernel.bound((1, 1, 1), (X, Y, 1, -(2**31) - 1, 64))
+    assert str(X) not in str(error.value)
+    with pytest.raises(LaunchError, match=r"^kernel: argument 'y': no address of 64 bits was passed as \*f32$"):
+        kernel.launch((1, 1, 1), (X, -8, 1, 1, 64), None)
+    with pytest.raises(LaunchError, match="^kernel: launching on the stream -1: "):
+        kernel.launch((1, 1, 1), (X, Y, 1, 1, 64), -1)
 
 
 def test_bound_launches_share_memory_on_a_stream(driver: FakeDriver) -> None:

@@ -18,9 +18,10 @@ import deuteron.testing
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.runtime.cuda import driver as cuda_driver
 from deuteron.compiler.runtime.cuda.device import CudaDevice
-from deuteron.compiler.runtime.cuda.packing import attribute_bytes, bf16_bits, block_bytes, packing
+from deuteron.compiler.runtime.cuda.packing import attribute_bytes, block_bytes, packing
 from deuteron.compiler.runtime.tuning.benchmark import quantile
 from deuteron.compiler.signature import parse_argument_type
+from deuteron.compiler.tile.formats import bf16_bits
 
 CPU = deuteron.get_device("cpu")
 
@@ -180,6 +181,9 @@ def test_bf16_scalars_round_to_nearest_even() -> None:
     expected = values.astype(ml_dtypes.bfloat16).view(np.uint16)
     assert [bf16_bits(float(v)) for v in values] == expected.tolist()
     assert bf16_bits(float("nan")) == 0x7FC0
+    # Rounded once: in f32 these are half-way between two numbers, of which the even one is another.
+    assert [bf16_bits(v) for v in (1 + 2**-8 + 2**-40, 1 + 3 * 2**-8 - 2**-40)] == [0x3F81, 0x3F81]
+    assert [bf16_bits(v) for v in (1e40, -1e300)] == [0x7F80, 0xFF80]
 
 
 def test_do_bench() -> None:

@@ -189,17 +189,27 @@ def test_threads_do_not_share_memory(
 
 def test_a_launch_that_raises_leaves_nothing_behind(driver: FakeDriver) -> None:
     @deuteron.jit
-    def with_half(x, s: tl.float16):
-        tl.store(x, s)
+    def with_half(x, s: tl.float16, n: tl.int8 = 1):
+        tl.store(x, s * n)
 
-    driver.sizes = [8, 2]
-    with_half[(4,)](Tensor(), 2.0)
-    with pytest.raises(LaunchError, match="with_half: an argument does not fit its type: float too large"):
-        with_half[(5,)](Tensor(0x7F0000002000), 1e9)
-    with_half[(4,)](Tensor(), 3.0)
+    driver.sizes = [8, 2, 1]
+    with_half[(4,)](Tensor(), 2.0, 3)
+    for _ in range(2):
+        with pytest.raises(LaunchError, match="with_half: argument 'n': int 300 does not fit i8\nhint: .* -128 to 127"):
+            with_half[(5,)](Tensor(0x7F0000002000), 2.0, 300)
+    with_half[(4,)](Tensor(), 3.0, 4)
     assert [made.grid for made in driver.launches] == [(4, 1, 1)] * 2
-    address, half = driver.launches[-1].parameters
-    assert struct.unpack("Qe", address + half) == (Tensor().address, 3.0)
+    address, half, byte = driver.launches[-1].parameters
+    assert struct.unpack("Qeb", address + half + byte) == (Tensor().address, 3.0, 4)
+
+
+def test_floats_beyond_their_type_are_infinite(driver: FakeDriver, kernel: deuteron.JITFunction) -> None:
+    """As after the cast in C that Triton's launches have."""
+    for by, passed in ((1e40, np.inf), (-np.finfo(np.float64).max, -np.inf), (np.float64(1e300), np.inf), (2.0, 2.0)):
+        kernel[(7,)](Tensor(), 40, by)
+        assert read(driver) == (Tensor().address, 40, passed)
+        made = driver.launches[-1]
+        assert (made.grid, made.block, made.attributes) == ((7, 1, 1), driver.launches[0].block, {})
 
 
 def test_what_the_driver_refuses_is_raised_and_later_launches_go_on(

@@ -37,8 +37,8 @@ _FILL = """\
         pack = new_pack()
     try:
         pack_into(pack.buffer, 0, {sizes}, block, stream, attributes, {values})
-    except misfits as problem:
-        refuse(problem)
+    except misfits:
+        refill(pack.buffer, ({sizes}), stream, [{values}])
 """
 _START = """\
     code = start(pack.config, handle, pack.arguments, None)
@@ -49,11 +49,14 @@ _START = """\
 """
 
 
-def fill_steps(recipe: LaunchRecipe, needed: Sequence[str], bf16: set[str], places: Mapping[str, str]) -> list[str]:
+def fill_steps(
+    recipe: LaunchRecipe, needed: Sequence[str], encoded: Mapping[str, str], places: Mapping[str, str]
+) -> list[str]:
     """Lines that take a pack and fill it. ``places``: the text of each argument of the signature, in order; those in
-    ``bf16`` are floats; descriptors depend on those in ``needed``."""
+    ``encoded`` are floats, and there is the function that gives their bits; descriptors depend on those in
+    ``needed``."""
     lines = []
-    values = [f"bf16_bits(float({text}))" if name in bf16 else text for name, text in places.items()]
+    values = [f"{encoded[name]}(float({text}))" if name in encoded else text for name, text in places.items()]
     sizes = "x, y, z"
     if recipe.cluster > 1:
         lines.append("    if x % cluster:\n        refuse_grid((x, y, z))\n")

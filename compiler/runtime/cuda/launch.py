@@ -23,6 +23,7 @@ from ...errors import DeviceError, LaunchError, OutOfResources
 from ...hardware import LANES
 from ...launch_recipe import Guard, LaunchRecipe
 from ...llvm.symbols import symbol_of
+from ...scalar_arguments import ENCODERS, fitting
 from ...signature import parse_argument_type
 from ...target import Target
 from ...tile.records import RECORDS
@@ -38,7 +39,6 @@ from .packing import (
     ArgumentPack,
     address_argument,
     attribute_bytes,
-    bf16_bits,
     block_bytes,
     launch_attributes,
     packing,
@@ -103,7 +103,8 @@ class LoadedOnCuda:
         self._recipe = recipe
         self._shared = kernel.shared
         self._struct, self._offsets = packing(list(types.values()), len(recipe.descriptors), grid=recipe.persistent)
-        self._bf16 = {name for name, kind in types.items() if not kind.pointer and kind.dtype == "bf16"}
+        scalars = {name: kind.dtype for name, kind in types.items() if not kind.pointer}
+        self._encoded = {name: f"{dtype}_bits" for name, dtype in scalars.items() if dtype in ENCODERS}
         self._maps = EncodedMaps(kernel.name, recipe.descriptors, list(types)) if recipe.descriptors else None
         self._attributes = launch_attributes(recipe)
         self._packs: list[ArgumentPack] = []
@@ -144,19 +145,19 @@ class LoadedOnCuda:
             "maps": self._maps,
             "sms": self.device.properties.sm_count or 1,
             "most": _programs_at_once(recipe, self.device) if recipe.persistent else None,
-            "bf16_bits": bf16_bits,
+            **{f"{dtype}_bits": encoder for dtype, encoder in ENCODERS.items()},
             "grid_of": grid_of,
             "streams": cuda.streams,
             "index": self.device.index,
             "start": self._launch,
             "handle": self._handle,
-            "refuse": self._refuse,
+            "refill": self._refill,
             "refuse_grid": self._refuse_grid,
             "retry": self._retry,
         }
 
     def _steps(self, places: Mapping[str, str]) -> list[str]:
-        return fill_steps(self._recipe, self._maps.needed if self._maps is not None else (), self._bf16, places)
+        return fill_steps(self._recipe, self._maps.needed if self._maps is not None else (), self._encoded, places)
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch without waiting, on ``stream`` or, for None, the current one.
@@ -200,8 +201,17 @@ class LoadedOnCuda:
         fill(streams.current(index))  # what does not fit is said now
         return launch
 
-    def _refuse(self, problem: Exception) -> None:
-        raise LaunchError(f"{self._name}: an argument does not fit its type: {problem}") from problem
+    def _refill(self, buffer: memoryview, sizes: GridShape, stream: int, values: list[Any]) -> None:
+        """Fill a pack with what could not be packed as it was passed: floats beyond their type are infinite. Raises
+        LaunchError for what does not fit."""
+        for i, (name, kind) in enumerate(self._types.items()):
+            if name not in self._encoded:
+                values[i] = fitting(f"{self._name}: argument {name!r}", values[i], kind.tile)
+        block = block_bytes(self._recipe.threads, self._shared)
+        try:
+            self._struct.pack_into(buffer, 0, *sizes, block, stream, attribute_bytes(self._attributes), *values)
+        except struct.error as problem:  # the stream is what is left
+            raise LaunchError(f"{self._name}: launching on the stream {stream!r}: {problem}") from problem
 
     def _refuse_grid(self, grid: GridShape) -> None:
         raise LaunchError(

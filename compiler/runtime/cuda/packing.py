@@ -10,7 +10,7 @@ from typing import Any
 from ...launch_recipe import LaunchRecipe
 from ...signature import ArgumentType
 
-# struct's letters for kernel parameters; i1 travels as a byte, bf16 and f8 as bits.
+# struct's letters for kernel parameters; i1 travels as a byte, bf16 and f8 (:mod:`...scalar_arguments`) as bits.
 _LETTERS = {
     "i1": "?",
     "i8": "b",
@@ -106,11 +106,3 @@ def launch_attributes(recipe: LaunchRecipe) -> ctypes.Array[ctypes.c_char] | Non
     if recipe.programmatic:
         packed += _ATTRIBUTE.pack(_PROGRAMMATIC, 1, 0, 0)
     return ctypes.create_string_buffer(packed, len(packed)) if packed else None
-
-
-def bf16_bits(value: float) -> int:
-    """A float's bfloat16, rounded to nearest even, as 16 bits."""
-    (bits,) = struct.unpack("<I", struct.pack("<f", value))
-    if value != value:
-        return 0x7FC0
-    return int((bits + 0x7FFF + (bits >> 16 & 1)) >> 16 & 0xFFFF)

@@ -47,7 +47,7 @@ class LoadedOnCpu:
         from ...targets import cpu  # lazy: loads LLVM
 
         self.device = device
-        self._kernel = cpu.load(kernel.code(), symbol_of(kernel.metadata.name))
+        self._kernel = cpu.load(kernel.code(), symbol_of(kernel.metadata.name), list(kernel.signature))
         self._types = [kind.tile for kind in kernel.signature.values()]
         self._cooperative = kernel.metadata.recipe.cooperative
         if kernel.metadata.recipe.scopes:

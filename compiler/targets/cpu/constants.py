@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import struct
-
 from ...ir.types import BF16, F8E4M3, F8E5M2, Scalar
 from ...llvm.typed import constant
 from ...tile.elementwise import Constant
-from ...tile.formats import f8_bits
+from ...tile.formats import bf16_bits, f8_bits
 from .chunk import Uniform, llvm_element, power_of_two_divisor
 
 
@@ -16,23 +14,9 @@ def constant_value(op: Constant) -> Uniform:
     elem = op.type.elem
     number = op.value
     if isinstance(elem, Scalar) and elem in (BF16, F8E4M3, F8E5M2):
-        bits = _bf16_bits(float(number)) if elem == BF16 else f8_bits(float(number), elem)
+        bits = bf16_bits(float(number)) if elem == BF16 else f8_bits(float(number), elem)
         return Uniform(constant(llvm_element(elem), bits), 0)
     value = constant(llvm_element(elem), number)
     if isinstance(number, bool) or not isinstance(number, int):
         return Uniform(value, 0)
     return Uniform(value, 0, number, power_of_two_divisor(number))
-
-
-def _f32_bits(x: float) -> int:
-    try:
-        return int(struct.unpack("<I", struct.pack("<f", x))[0])
-    except OverflowError:
-        return 0x7F800000 if x > 0 else 0xFF800000
-
-
-def _bf16_bits(x: float) -> int:
-    bits = _f32_bits(x)
-    if x != x:
-        return bits >> 16 | 0x40
-    return bits + 0x7FFF + (bits >> 16 & 1) >> 16

@@ -13,6 +13,7 @@ from functools import cache
 from ...errors import KernelAssertionError, LaunchError
 from ...ir.types import Pointer, Tile
 from ...llvm.driver import LoadedObject
+from ...scalar_arguments import ENCODERS, fitting
 from .arena import ALIGNMENT
 from .debug import STATUS_BYTES
 from .pool import Run, thread_pool
@@ -48,10 +49,12 @@ _FORMATS = {
 
 
 class LoadedKernel:
-    """Machine code of one kernel, ready to run. It may be launched from several threads at once."""
+    """Machine code of one kernel, ready to run. It may be launched from several threads at once. ``parameters``: what
+    messages call its arguments."""
 
-    def __init__(self, object_code: bytes, name: str) -> None:
+    def __init__(self, object_code: bytes, name: str, parameters: Sequence[str] = ()) -> None:
         self.name = name
+        self._parameters = tuple(parameters)
         self._object = LoadedObject(object_code)
         self._clock: Callable[[], int] | None = None
         self.address = self._object.address(name)
@@ -88,7 +91,7 @@ class LoadedKernel:
         """
         if len(grid) != 3 or any(not 0 <= n < 1 << 31 for n in grid):
             raise LaunchError(f"grid {grid}", hint="give three sizes from 0 to 2**31 - 1")
-        packed = pack_arguments(arguments, parameter_types)
+        packed = pack_arguments(arguments, parameter_types, self.name, self._parameters)
         total = grid[0] * grid[1] * grid[2]
         failures: list[tuple[int, int]] = []
         run = self._runner(grid, packed, failures)
@@ -110,7 +113,7 @@ class LoadedKernel:
 
         Raises as :meth:`launch`.
         """
-        packed = pack_arguments(arguments, parameter_types)
+        packed = pack_arguments(arguments, parameter_types, self.name, self._parameters)
         failures: list[tuple[int, int]] = []
         run = self._runner(grid, packed, failures)
         for program in programs:
@@ -154,9 +157,9 @@ def position(grid: tuple[int, int, int], program: int) -> tuple[int, int, int]:
     return program % x, program // x % y, program // (x * y)
 
 
-def load(object_code: bytes, name: str) -> LoadedKernel:
+def load(object_code: bytes, name: str, parameters: Sequence[str] = ()) -> LoadedKernel:
     """Link an object file that :func:`emit_object` made into this process."""
-    return LoadedKernel(object_code, name)
+    return LoadedKernel(object_code, name, parameters)
 
 
 @cache
@@ -164,8 +167,11 @@ def _packer(codes: tuple[str, ...]) -> struct.Struct:
     return struct.Struct("<" + "".join(codes))
 
 
-def pack_arguments(arguments: Sequence[int | float], parameter_types: Sequence[Tile]) -> bytes:
-    """One 8-byte slot for each argument."""
+def pack_arguments(
+    arguments: Sequence[int | float], parameter_types: Sequence[Tile], kernel: str, names: Sequence[str]
+) -> bytes:
+    """One 8-byte slot for each argument; raises LaunchError where one does not fit its type. ``names``, of arguments
+    that have one, are for messages, as is ``kernel``."""
     if len(arguments) != len(parameter_types):
         raise LaunchError(
             f"{len(arguments)} arguments for {len(parameter_types)} parameters",
@@ -177,26 +183,18 @@ def pack_arguments(arguments: Sequence[int | float], parameter_types: Sequence[T
             codes.append("Q")
         elif type.elem.code in _FORMATS:
             codes.append(_FORMATS[type.elem.code])
-        else:  # bf16 and f8 scalars travel as bits
+        else:
             codes.append("Q")
-            value = _narrow_bits(value, type)
+            value = ENCODERS[type.elem.code](float(value))
         values.append(value)
+    packer = _packer(tuple(codes))
     try:
-        return _packer(tuple(codes)).pack(*values)
-    except (struct.error, OverflowError, TypeError) as error:
-        types = ", ".join(str(t) for t in parameter_types)
-        raise LaunchError(
-            f"arguments {list(arguments)} do not fit the types {types}: {error}",
-            hint="integers must be in the range of their type",
-        ) from error
-
-
-def _narrow_bits(value: int | float, type: Tile) -> int:
-    from ...tile.elementwise import Constant  # lazy: only bf16 and fp8 scalars need it
-    from .constants import constant_value  # lazy: LLVM, for the same
-
-    number = int(constant_value(Constant(float(value), type)).value.name)
-    return number & ((1 << type.scalar.bits) - 1)
+        return packer.pack(*values)
+    except (struct.error, OverflowError):  # the latter for floats
+        for i, (value, type) in enumerate(zip(values, parameter_types, strict=True)):
+            if type.elem.code not in ENCODERS:
+                values[i] = fitting(f"{kernel}: argument {(names[i] if i < len(names) else i)!r}", value, type)
+        return packer.pack(*values)
 
 
 _local = threading.local()

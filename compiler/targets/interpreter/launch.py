@@ -8,7 +8,8 @@ import numpy as np
 
 from ...errors import LaunchError
 from ...ir.core import Function, FunctionParameter
-from ...ir.types import Pointer
+from ...ir.types import Pointer, Tile
+from ...scalar_arguments import ENCODERS, fitting
 from .memory import Memory
 from .numbers import Array, dtype_of
 from .program import Held, Program
@@ -72,7 +73,7 @@ def bind(parameter: FunctionParameter, argument: Argument, memory: Memory) -> He
     elif isinstance(argument, int | np.integer | np.bool_) or (
         isinstance(argument, float | np.floating) and type.is_float
     ):
-        held = Held(_number(argument, dtype_of(type.elem)))
+        held = Held(_number(parameter.name, argument, type))
     else:
         raise LaunchError(f"argument {parameter.name!r} must be a number of type {type}")
     if type.is_integer or type.is_pointer:
@@ -85,11 +86,13 @@ def bind(parameter: FunctionParameter, argument: Argument, memory: Memory) -> He
     return held
 
 
-def _number(argument: Argument | np.generic, dtype: np.dtype[np.generic]) -> Array:
-    if dtype.kind in "iu":
-        bits = int(argument) & ((1 << 8 * dtype.itemsize) - 1)
-        return np.asarray(bits, np.uint64).astype(dtype)
-    return np.asarray(argument).astype(dtype)
+def _number(name: str, argument: int | float | np.generic, type: Tile) -> Array:
+    dtype = dtype_of(type.elem)
+    number = argument.item() if isinstance(argument, np.generic) else argument
+    encoder = ENCODERS.get(type.elem.code)
+    if encoder is not None:
+        return np.asarray(encoder(float(number)), f"u{dtype.itemsize}").view(dtype)
+    return np.asarray(fitting(f"argument {name!r}", number, type)).astype(dtype)
 
 
 def _pointer(name: str, type: Pointer, argument: object, memory: Memory) -> Held:
