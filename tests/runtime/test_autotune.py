@@ -233,6 +233,29 @@ def test_pruning() -> None:
         tuned(BLOCKS, watch, prune_configs_by={"early_prune": early})
 
 
+def test_a_model_is_asked_only_where_it_leaves_some_out() -> None:
+    """As in Triton, whose kernels may have models that know few of their shapes."""
+    asked: list[int] = []
+
+    def model(BLOCK: int, **_: Any) -> float:
+        asked.append(BLOCK)
+        return -BLOCK
+
+    def early(configs: list[Config], arguments: dict[str, Any], **kwargs: Any) -> list[Config]:
+        return configs[:-1]
+
+    every = [config.kwargs["BLOCK"] for config in BLOCKS]
+    for top_k in (2, 3, 1.0):
+        watch = Stopwatch(float)
+        tuned(BLOCKS, watch, prune_configs_by={"early_config_prune": early, "perf_model": model, "top_k": top_k})[grid](
+            np.zeros(300, np.float32), 300
+        )
+        assert (asked, watch.blocks) == ([], every[:-1])
+    watch = Stopwatch(float)
+    tuned(BLOCKS, watch, prune_configs_by={"perf_model": model, "top_k": 2})[grid](np.zeros(300, np.float32), 300)
+    assert (asked, watch.blocks) == (every, sorted(every)[:0:-1])
+
+
 def test_none_is_nothing_to_reset() -> None:
     @deuteron.jit
     def optional(x, bias, n, BLOCK: tl.constexpr):

@@ -44,8 +44,10 @@ def most_predicted(kernel: str, top_k: object, count: int) -> int:
 def promising(
     kernel: str, configs: list[Config], perf_model: Callable[..., object], most: int, arguments: Mapping[str, object]
 ) -> list[Config]:
-    """The ``most`` configurations that ``perf_model`` takes for the fastest, one at least; raises LaunchError where it
-    returns no number."""
+    """The ``most`` configurations that ``perf_model`` takes for the fastest, one at least; it is asked only where there
+    are more, as in Triton. Raises LaunchError where it returns no number."""
+    if len(configs) <= most:
+        return configs
     what, hint = f"autotune of {kernel}: what perf_model returned", "return a number, less for what is faster"
     predicted = {c: number(perf_model(**{**arguments, **c.all_kwargs()}), what, hint) for c in configs}
     return sorted(configs, key=predicted.__getitem__)[: max(1, most)]
