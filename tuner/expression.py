@@ -309,6 +309,14 @@ class Expression:
         """The parts of a top-level ``and``, or the expression itself: each can be tested on its own."""
         return _conjuncts(self)
 
+    def replacing(self, values: Mapping[str, str]) -> Expression:
+        """The expression with the expressions ``values`` in place of names; raises :class:`ExpressionError` for one
+        of them that is none, and where the result is too large."""
+        used = {name: expression_tree(Expression.parse(values[name]).text).body for name in self.names & {*values}}
+        if not used:
+            return self
+        return Expression.parse(ast.unparse(_Replacing(used).visit(expression_tree(self.text))))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expression) and other.text == self.text
 
@@ -317,6 +325,20 @@ class Expression:
 
     def __repr__(self) -> str:
         return f"Expression({self.text!r})"
+
+
+class _Replacing(ast.NodeTransformer):
+    """Puts trees in place of names, but for those of functions."""
+
+    def __init__(self, trees: Mapping[str, ast.expr]) -> None:
+        self.trees = trees
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:  # noqa: N802
+        node.args = [self.visit(argument) for argument in node.args]
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
+        return self.trees.get(node.id, node)
 
 
 @lru_cache(maxsize=4096)

@@ -72,7 +72,9 @@ class LaunchOptions:
     ] = field(default_factory=list)
     constexpr: Annotated[
         list[str],
-        typer.Option(metavar="NAME=EXPR", help="FILE:KERNEL: a constexpr fixed by the shape."),
+        typer.Option(
+            metavar="NAME=EXPR", help="FILE:KERNEL: a constexpr fixed by the shape. Other expressions may name it."
+        ),
     ] = field(default_factory=list)
 
     @property

@@ -178,6 +178,33 @@ def test_constraints_are_said_and_kept(run, kernel_file, tmp_path: Path):
     assert wrong.code == 2 and "uses the unknown name 'm'" in wrong.err
 
 
+def test_expressions_may_name_constexprs_that_are_given(run, kernel_file, tmp_path: Path):
+    kernel = """\
+@triton.jit
+def scaled(x, s, n, N: tl.constexpr, GROUP: tl.constexpr, ROWS: tl.constexpr):
+    g = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    i = g[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    factor = tl.load(s + g, mask=g * GROUP < n)
+    tl.store(x + i, tl.load(x + i, mask=i < n) * factor[:, None], mask=i < n)
+"""
+    saved = tmp_path / "scaled.json"
+    given = (f"{kernel_file(kernel)}:scaled", "--shape", "N=1000", "--search", "ROWS=2,4", "--scalar", "n=N")
+    fixed = ("--constexpr", "GROUP=16 * 2", "--constexpr", "N=2 * N")
+    sizes = ("--tensor", "x=N", "--tensor", "s=cdiv(N, GROUP):input:f32", "--grid", "cdiv(N, GROUP * ROWS)")
+    rules = ("--constraint", "GROUP * ROWS > 64")
+    assert run("tune", *given, *fixed, *sizes, *rules, "--save-workload", saved).code == 0
+    spec = WorkloadSpec.from_json(json.loads(saved.read_text()))
+    assert [tensor.shape for tensor in spec.tensors] == [("N",), ("cdiv(N, 16 * 2)",)]  # the dim N, not the constexpr
+    assert (spec.tensors[1].role, spec.tensors[1].dtype) == ("input", "f32")
+    assert spec.grid == ("cdiv(N, 16 * 2 * ROWS)",)
+    assert spec.space_for("cpu").constraints == ("16 * 2 * ROWS > 64",)
+    assert run("tune", *given, *fixed, *sizes, *rules, *SMALL, "--out", tmp_path / "out").code == 0
+    (record,) = read_bundle(tmp_path / "out/records.bundle").records()
+    assert record.config["ROWS"] == 4
+    varying = run("tune", *given, "--constexpr", "GROUP=ROWS", "--constexpr", "N=N", *sizes, *SMALL)
+    assert varying.code == 2 and "the shape of s ('cdiv(N, ROWS)') uses the unknown name 'ROWS'" in varying.err
+
+
 DESCRIBED = """\
 workload = {
     "dims": ["n"],

@@ -179,6 +179,20 @@ def test_agrees_with_python(text: str, a: int, b: int, c: int) -> None:
     assert math.isclose(float(found), float(expected))  # type: ignore[arg-type]
 
 
+def test_expressions_in_place_of_names() -> None:
+    values = {"a": "b + 1", "b": "c if c > 2 else -2", "max": "7"}
+    made = Expression.parse("max(a * 2, b ** 2) - c").replacing(values)
+    assert made.names == {"b", "c"}  # of values only the names that were there are replaced
+    assert made.evaluate({"b": 3, "c": 1}) == max((3 + 1) * 2, (-2) ** 2) - 1
+    text = "x  +  (c)"
+    assert Expression.parse(text).replacing(values).text == text
+    assert Expression.parse("max(max, 3)").replacing(values).text == "max(7, 3)"
+    with pytest.raises(ExpressionError, match="not an expression"):
+        Expression.parse("a").replacing({"a": "b +"})
+    with pytest.raises(ExpressionError, match="the limit is 2000"):
+        Expression.parse("a" + " * a" * 30).replacing({"a": "1" + " + 1" * 20})
+
+
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(st.text(max_size=60))
 def test_any_text_gives_a_value_or_an_expression_error(text: str) -> None:

@@ -17,13 +17,13 @@ from deuteron.compiler.source.assume import constexpr_for, is_block, literal_con
 from deuteron.compiler.source.usage import usage_of
 
 from ..codec import Scalar
-from ..errors import WorkloadError
+from ..errors import ExpressionError, WorkloadError
 from ..expression import Expression
 from ..space import Parameter, Space
 from .grid import suggested_grid
 from .legal import refuse_variadic
+from .spec import DEVICE_FACTS, PROBLEM_FACTS, KernelText, Tensor, WorkloadSpec
 from .spec import DTYPES as ELEMENT_DTYPES
-from .spec import KernelText, Tensor, WorkloadSpec
 
 if TYPE_CHECKING:
     from deuteron.compiler.source.arguments import Argument
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ROLE_SUFFIXES = ("input", "output", "inout")
 DTYPES = ("f32", "f16", "bf16", "f64")
+#: Names that mean something else in expressions than an argument of the kernel.
+_FACTS = (*PROBLEM_FACTS, *DEVICE_FACTS)
 
 #: Choices of a block size: alone in its kernel, beside others, and as the depth of a dot.
 _LONE_BLOCK = tuple(2**i for i in range(7, 14))
@@ -69,12 +71,19 @@ def infer_workload(
     ``:output`` or ``:inout``, and in the dtype of a tensor that does not have the job's, such as ``:f32``.
     ``scalars``, ``constexprs``: expressions. ``choices``: what a parameter of the space may be.
     ``constraints``: expressions that configurations have to make true.
+    All expressions but ``constexprs`` may name these, which then stand there by their own expressions.
 
     Raises:
         WorkloadError: something can neither be found in the kernel nor was given; the hint shows the option to give.
     """
+    fixed = dict(constexprs or {})
+    known = {name: text for name, text in fixed.items() if name not in {*dims, *(choices or ()), *_FACTS}}
     given = _Given(
-        dict(tensors or {}), dict(scalars or {}), dict(choices or {}), dict(constexprs or {}), tuple(constraints)
+        {name: tuple(_spelled_out(text, known) for text in shape) for name, shape in (tensors or {}).items()},
+        {name: _spelled_out(text, known) for name, text in (scalars or {}).items()},
+        dict(choices or {}),
+        fixed,
+        tuple(_spelled_out(text, known) for text in constraints),
     )
     refuse_variadic(source)
     reader = _Inference(source, usage_of(source), tuple(dims), given)
@@ -89,12 +98,23 @@ def infer_workload(
         tensors=described,
         scalars=reader.scalars(),
         constexprs=reader.constexprs(),
-        grid=tuple(grid) if grid else reader.grid(parameters),
+        grid=tuple(_spelled_out(text, known) for text in grid) if grid else reader.grid(parameters),
         bytes=_traffic(described),
         spaces=reader.spaces(parameters),
     )
     _check_dims_are_used(spec)
     return spec
+
+
+def _spelled_out(text: str, known: Mapping[str, str]) -> str:
+    """An expression, of a shape with what stands behind it, without the names that are ``known``; text that is none
+    stays as it is, for the check of the workload to say where."""
+    expression, *marks = text.split(":")
+    try:
+        parsed = Expression.parse(expression)
+    except ExpressionError:
+        return text
+    return ":".join([parsed.replacing(known).text, *marks]) if parsed.names & {*known} else text
 
 
 def _check_dims_are_used(spec: WorkloadSpec) -> None:
