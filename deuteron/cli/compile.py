@@ -11,6 +11,7 @@ import typer
 
 from deuteron.compiler.target import ARCHITECTURES
 
+from .assumed import assume_for
 from .errors import CommandError
 from .kernel_file import read_kernel
 from .output import say, write_output
@@ -70,17 +71,18 @@ def compile_kernel(
 ) -> None:
     """Compile a kernel and print one stage of it.
 
-    Types and values that are not given are inferred from the text; stderr says what was assumed.
+    Types and values that are not given are inferred from the text, block sizes so that tiles have 8,192 elements at
+    most; stderr says what was assumed.
 
     Example: `deuteron compile examples/matmul.py:matmul_kernel --target cuda:90a --emit ptx --dtype f16`
     """
     from deuteron.compiler import compile as compile_source  # lazy: help starts without the compiler
-    from deuteron.compiler.source.assume import assume  # lazy: help starts without the compiler
 
     source = read_kernel(kernel)
     schedule = {"num_warps": num_warps, "num_stages": num_stages, "persistent": persistent, "maxnreg": maxnreg}
-    found = assume(
+    found = assume_for(
         source,
+        target,
         signature=parse_pairs(signature or (), "--signature"),
         constexprs={name: parse_value(value) for name, value in parse_pairs(constexpr or (), "--constexpr").items()},
         schedule={name: value for name, value in schedule.items() if value is not None}

@@ -9,6 +9,7 @@ import typer
 
 from deuteron.compiler.target import ARCHITECTURES
 
+from .assumed import assume_for
 from .kernel_file import read_kernel
 from .output import say, write_output
 from .pairs import parse_pairs, parse_value
@@ -39,13 +40,13 @@ def explain(
     """
     from deuteron.compiler.runtime.variant.listings import make_listings  # lazy: help starts without the compiler
     from deuteron.compiler.runtime.variant.variant import make_variant  # lazy: help starts without the compiler
-    from deuteron.compiler.source.assume import assume  # lazy: help starts without the compiler
     from deuteron.profiler.explain import explain_page, static_profile  # lazy: help starts without the profiler
 
     source = read_kernel(kernel)
     schedule = {"num_warps": num_warps, "num_stages": num_stages}
-    found = assume(
+    found = assume_for(
         source,
+        target,
         signature=parse_pairs(signature or (), "--signature"),
         constexprs={name: parse_value(value) for name, value in parse_pairs(constexpr or (), "--constexpr").items()},
         schedule={name: value for name, value in schedule.items() if value is not None},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deuteron.cli.assumed import assume_for
 from deuteron.compiler.errors import SignatureError
 from deuteron.compiler.source.assume import assume
 from deuteron.compiler.source.kernel import KernelSource
@@ -280,3 +281,57 @@ def kernel(a, b, rows, c, column, N):
     assert (usage.loaded, usage.stored) == ({"a", "rows", "c"}, {"b"})
     assert usage.descriptors == {"a"} and usage.integer_pointers == {"rows"}
     assert "column" in usage.integers
+
+
+ROWS = """\
+@triton.jit
+def k(x, y, n, GROUP: tl.constexpr, {parameters}):
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    i = tl.arange(0, GROUP)
+    at = rows[:, None] * n + i[None, :]
+    tl.store(y + at, tl.load(x + at, mask=i[None, :] < n), mask=i[None, :] < n)
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameters", "given", "found"),
+    [
+        ("ROWS: tl.constexpr", {}, {"GROUP": 8, "ROWS": 1024}),
+        ("ROWS: tl.constexpr", {"GROUP": 8}, {"ROWS": 1024}),
+        ("ROWS: tl.constexpr", {"GROUP": 128}, {"ROWS": 64}),
+        ("ROWS: tl.constexpr", {"GROUP": 4096}, {"ROWS": 2}),
+        ("ROWS: tl.constexpr", {"GROUP": 16384}, {"ROWS": 1}),  # no more can be done
+        ("ROWS: tl.constexpr", {"GROUP": 1 << 19}, {"ROWS": 1}),  # beside 1024 of them no tile at all
+        ("ROWS: tl.constexpr", {"GROUP": 128, "ROWS": 1024}, {}),
+        ("ROWS: tl.constexpr = 512", {"GROUP": 128}, {}),
+        ("ROWS: tl.constexpr, BLOCK: tl.constexpr", {"GROUP": 1024}, {"ROWS": 8, "BLOCK": 64}),  # the latter sizes none
+    ],
+)
+def test_blocks_are_assumed_beside_those_that_are_given(
+    parameters: str, given: dict[str, object], found: dict[str, object]
+) -> None:
+    made = assume_for(
+        source(ROWS.format(parameters=parameters)),
+        "cuda:90a",
+        signature={},
+        constexprs=given,
+        schedule={},
+        dtype="f32",
+    )
+    assert made.constexprs == {**given, **found}
+    assert {name: text for name, text in made.assumed.items() if name.isupper()} == {
+        n: str(s) for n, s in found.items()
+    }
+
+
+def test_what_is_wrong_with_a_kernel_does_not_change_what_is_assumed() -> None:
+    wrong = kernel("x, B: tl.constexpr", "tl.store(x + tl.arange(0, B), tl.nothing)")
+    made = assume_for(wrong, "cpu", signature={}, constexprs={}, schedule={}, dtype="f32")
+    assert made == assume(wrong)
+
+
+def test_blocks_of_the_kernels_own_configurations_stay() -> None:
+    listed = "@triton.autotune([triton.Config({'B': 32768})], key=[])\n@triton.jit"
+    large = kernel("x, B: tl.constexpr", "tl.store(x + tl.arange(0, B), 1.0)", listed)
+    made = assume_for(large, "cpu", signature={}, constexprs={}, schedule={}, dtype="f32")
+    assert made.constexprs == {"B": 32768}

@@ -93,7 +93,8 @@ def test_the_slots_of_rings_are_told(run, examples: Path):
     kernel = f"{examples}/matmul.py:matmul_kernel"
     asked = run("compile", kernel, *HOPPER, "--num-stages", "2").err
     assert "rings of 2 slots\n" in asked
-    fewer = run("compile", kernel, *HOPPER, "--num-stages", "16", "--constexpr", "BLOCK_SIZE_K=256").err
+    sizes = "BLOCK_SIZE_M=64,BLOCK_SIZE_N=64,BLOCK_SIZE_K=256"
+    fewer = run("compile", kernel, *HOPPER, "--num-stages", "16", "--constexpr", sizes).err
     assert "rings of 3 slots (num_stages = 16: no more fit" in fewer
     assert "slots" not in run("compile", f"{examples}/vector_add.py", "--target", "cuda:90a").err
 
