@@ -145,10 +145,11 @@ def test_names_with_commas_and_without_letters(tmp_path: Path, capsys: pytest.Ca
 
 def test_shares_of_what_no_subtree_sums_are_of_the_sum_of_all() -> None:
     profile = Profile()
-    profile.add(("s", "a"), {"loss": 1.0})
-    profile.add(("s", "b"), {"loss": 3.0})
+    profile.add(("s", "a"), {"loss (exc)": 1.0})
+    profile.add(("s", "b"), {"loss (exc)": 3.0})
     found = rows(proton_viewer.render(profile, ["loss/%"]))
     assert (found["a"], found["b"]) == (["25.000"], ["75.000"])
+    assert found["ROOT"] == found["s"] == ["nan"]
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -5,7 +5,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from operation_texts import HEAD, i32
 
@@ -125,6 +125,8 @@ def nearest(value: int, places: int) -> int:
     sign=st.sampled_from([1, -1]),
     kind=st.sampled_from([("f32", 24), ("bf16", 8), ("f64", 53), ("f16", 11)]),
 )
+@example(top=60, odd=False, beside=1, sign=1, kind=("f32", 24))
+@example(top=60, odd=True, beside=-1, sign=-1, kind=("f32", 24))
 def test_integer_constants_are_rounded_once(top: int, odd: bool, beside: int, sign: int, kind: tuple[str, int]) -> None:
     """Near the middle between two floats; by way of f64 such a number may be in the middle itself."""
     code, places = kind
