@@ -16,6 +16,7 @@ from .pace import Pace
 from .races import AFTER_RACE_SECONDS, FINAL_STAGES, RACERS
 from .search_run import SearchRun
 from .space import Configuration, config_key
+from .stopwatch import BEGIN, COMPILE, PROPOSE
 from .strategies import Outcome, Strategy
 from .trial import Trial, utc_now
 
@@ -76,25 +77,30 @@ class Screening:
             self.search.report()
 
     def _screen(self) -> None:
-        self._prepare_finals()
-        if config_key(self.default) not in self.search.ledger.screened:
-            self._propose(dict(self.default), DEFAULT_REASON)
+        with self.search.clock.step(BEGIN):
+            self._prepare_finals()
+            if config_key(self.default) not in self.search.ledger.screened:
+                self._propose(dict(self.default), DEFAULT_REASON)
         while True:
             if not self._waiting or not self.search.evaluator.exclusive:
-                self._refill()
+                with self.search.clock.step(PROPOSE):
+                    self._refill()
             if not self._waiting:
                 break
-            if self.search.evaluator.exclusive:
-                self.search.evaluator.settle()
-            self.search.check_cancelled()
-            self._screen_one(self._next())
+            with self.search.clock.step(COMPILE):
+                if self.search.evaluator.exclusive:
+                    self.search.evaluator.settle()
+                self.search.check_cancelled()
+                config = self._next()
+            self._screen_one(config)
             if self._first_screened_at is None:
                 self._first_screened_at = time.monotonic()
             if self._time_is_up() and self.search.ledger.successes() and not self._owes():
                 break
             if self.course is not None and self.course.over:
                 break
-            self._hear()
+            with self.search.clock.step(PROPOSE):
+                self._hear()
 
     def _time_is_up(self) -> bool:
         """Whether race and final need what is left of the time. In a race each is checked and timed about as long as

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ class SearchProfile:
 
     A configuration's frame has the time of one launch (count 1), its FLOPs and bytes, so rates such as ``flop/s`` come
     out right, and what else is known of it (:func:`measured_metrics`); below it are frames for what the host did
-    (compile, check, measure) with ``cpu_time (ns)``.
+    (compile, check, measure) with ``cpu_time (ns)``. What it did between trials has frames beside the phases.
     """
 
     def __init__(self, properties: DeviceProperties) -> None:
@@ -100,6 +101,13 @@ class SearchProfile:
             if seconds:
                 spent = {"cpu_time (ns)(exc)": round(seconds * NS_PER_S)}
                 self._profile.add([*path, frame], spent)
+
+    def add_steps(self, problem: Problem, seconds: Mapping[str, float]) -> None:
+        """Add host seconds between trials, by what they were spent on, as frames below ``between trials``."""
+        shape = f"{shape_key(problem.dims)} {problem.dtype}"
+        for step, spent in seconds.items():
+            path = [problem.spec.kernel.name, shape, "between trials", step]
+            self._profile.add(path, {"cpu_time (ns)(exc)": round(spent * NS_PER_S)})
 
     def write(self, folder: Path, name: str) -> str:
         """Write the file ``name``, whole or not at all; its sha256."""

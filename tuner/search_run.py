@@ -11,6 +11,7 @@ from .ledger import Ledger
 from .measure.gauge import Gauge
 from .measure.measurement import CodeFacts, Measurement, TimingProtocol
 from .measure.statistics import Interval
+from .stopwatch import Stopwatch
 from .trial import Trial
 from .workloads import Problem
 
@@ -23,7 +24,7 @@ class Cancelled(Exception):  # noqa: N818 -- not an error: the caller asked for 
 class SearchRun:
     """One search of ``problem`` as it goes. ``trials``: finished ones of an interrupted run, to which new ones are
     added and told to ``finish`` with the id of the best so far; ``seconds``: of the whole search, None for no limit;
-    ``setup``: of its trials."""
+    ``setup``: of its trials; ``clock``: what is done between them."""
 
     problem: Problem
     evaluator: Evaluator
@@ -34,6 +35,7 @@ class SearchRun:
     seed: int
     trials: list[Trial] = field(default_factory=list)
     setup: str | None = None
+    clock: Stopwatch = field(default_factory=Stopwatch)
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.trials)

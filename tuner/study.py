@@ -53,6 +53,7 @@ from .search_profile import FILE_NAME, SearchProfile
 from .search_run import Cancelled, SearchRun
 from .setups import Finished, measured_with, setup_of
 from .shape_search import search_shape
+from .stopwatch import BEGIN, END, LARGER, PROPOSE, Stopwatch
 from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
 from .workloads import Problem, builtin_workload
@@ -230,8 +231,9 @@ class _JobRun:
         return max(total - (time.monotonic() - self._began), 0.0) / tasks_left
 
     def _tune(self, task: _Task, seconds: float | None) -> ConfigRecord:
-        problem = task.problem
-        outset = self._planner.outset(problem)
+        problem, clock = task.problem, Stopwatch()
+        with clock.step(BEGIN):
+            outset = self._planner.outset(problem)
         plan, start = outset.plan, outset.start
         names = () if start is None else start.names
         size = plan.space.count()
@@ -250,9 +252,11 @@ class _JobRun:
         if final:
             extended = self._extend(task, plan, final)
         else:
-            final, screening, extended = self._search(task, outset, seconds, finish)
+            final, screening, extended = self._search(task, outset, seconds, finish, clock)
             settled, course = screening.ended, screening.course
             report = None if course is None else course.report(self._spec.budget.trials)
+        # Not to the shape's own, which a run that takes all of its trials over makes again, byte for byte.
+        self._profile.add_steps(problem, clock.seconds)
         digest = profile.write(self._workdir, _profile_name(problem))
         reach = reach_of(plan, extended)
         doubt = doubt_of(problem, task.trials)
@@ -301,10 +305,12 @@ class _JobRun:
         outset: Outset,
         seconds: float | None,
         finish: Callable[[Trial, str | None], None],
+        clock: Stopwatch,
     ) -> tuple[list[Trial], Screening, Extended]:
         """The trials of the final, the screening before it, and where else the best is right."""
         spec, plan = self._spec, outset.plan
-        evaluator = self._evaluator(task.problem, self._device, plan.default, spec.seed)
+        with clock.step(BEGIN):
+            evaluator = self._evaluator(task.problem, self._device, plan.default, spec.seed)
         try:
             search = SearchRun(
                 problem=task.problem,
@@ -316,22 +322,27 @@ class _JobRun:
                 seed=spec.seed,
                 trials=task.trials,
                 setup=self._setup,
+                clock=clock,
             )
-            screening = Screening(
-                search,
-                plan.default,
-                lambda start: make_strategy(
-                    spec.strategy, plan.space, spec.seed, None if start is None else start.prior
-                ),
-                max_trials=spec.budget.trials,
-                settle=spec.budget.settle is True,
-                start=outset.start,
-                companions=self._companions(outset),
-            )
+            with clock.step(PROPOSE):
+                screening = Screening(
+                    search,
+                    plan.default,
+                    lambda start: make_strategy(
+                        spec.strategy, plan.space, spec.seed, None if start is None else start.prior
+                    ),
+                    max_trials=spec.budget.trials,
+                    settle=spec.budget.settle is True,
+                    start=outset.start,
+                    companions=self._companions(outset),
+                )
             found = search_shape(search, screening, lambda: self._before_races(task, evaluator))
-            return found, screening, evaluator.extend(choose(found).stored.config, spec.seed)
+            with clock.step(LARGER):
+                extended = evaluator.extend(choose(found).stored.config, spec.seed)
+            return found, screening, extended
         finally:
-            evaluator.close()
+            with clock.step(END):
+                evaluator.close()
 
     def _extend(self, task: _Task, plan: SearchPlan, final: list[Trial]) -> Extended:
         """Where else what an earlier run found is right."""

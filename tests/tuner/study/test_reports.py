@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -11,8 +13,10 @@ from msgspec.structs import replace
 
 from deuteron.profiler import Profile
 from deuteron.tuner.errors import JobError, WorkloadError
+from deuteron.tuner.evaluate.messages import Extended
 from deuteron.tuner.events import JobCancelled, JobFailed, JobFinished, TuneEvent, event_from_json
 from deuteron.tuner.job import JobSpec
+from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import WorkloadSpec, builtin_workload
 
 
@@ -41,6 +45,28 @@ def test_profile_has_shapes_phases_and_rates(fakes: ModuleType, tmp_path: Path) 
     assert isinstance(finished, JobFinished) and finished.profile == "search.hatchet"
     shape_file = tmp_path / "search-M=4096,N=512-f32.hatchet"
     assert shape_file.exists() and run.records[0].profile_sha256
+
+
+def test_profile_says_what_was_done_between_trials(fakes: ModuleType, tmp_path: Path) -> None:
+    class Slow(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
+        def extend(self, config: Configuration, seed: int) -> Extended:
+            time.sleep(0.05)
+            return super().extend(config, seed)
+
+        def next_compiled(self, configs: Sequence[Configuration]) -> int:
+            time.sleep(0.005)
+            return super().next_compiled(configs)
+
+    began = time.monotonic()
+    run = fakes.Run(fakes.job(), Slow(fakes.bowl), tmp_path)
+    elapsed_ns = (time.monotonic() - began) * 1e9
+    paths = dict(Profile.read(tmp_path / "search.hatchet").walk())
+    frame = ("softmax_kernel", "M=4096,N=512 f32", "between trials")
+    steps = {path[-1]: node.metrics["cpu_time (ns)"] for path, node in paths.items() if path[:-1] == frame}
+    assert set(steps) == {"begin", "propose", "wait for compilers", "larger shapes", "end"}
+    waited = sum(trial.phase == "screen" for trial in run.trials) - 1  # for the default nobody chooses
+    assert steps["larger shapes"] >= 50e6 and steps["wait for compilers"] >= waited * 5e6
+    assert sum(steps.values()) <= elapsed_ns
 
 
 def test_a_shape_of_many_dims_has_a_file_too(fakes: ModuleType, tmp_path: Path) -> None:
