@@ -2,8 +2,9 @@
 
 wgmma is asynchronous: its accumulators, and the memory that it reads, are its own until a wait. A wait stands as late
 as possible: before the first operation that needs the result, before memory is written that a product in flight may
-read, and at the end of a block. Slots are released after the wait for the products that read them. Products end in the
-order in which they were begun, so a wait says how many of the later ones may go on.
+read, and at the end of a block, unless the next iteration adds to its sums (:mod:`.carried`). Slots are released after
+the wait for the products that read them. Products end in the order in which they were begun, so a wait says how many of
+the later ones may go on.
 
 Where products follow each other, such as those of the parts of a state with rows of a sequence, their operands are
 written before the first one, as far as they are small: it need not be waited for then. Scratch lies beside what
