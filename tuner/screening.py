@@ -16,7 +16,7 @@ from .pace import Pace
 from .races import AFTER_RACE_SECONDS, FINAL_STAGES, RACERS
 from .search_run import SearchRun
 from .space import Configuration, config_key
-from .stopwatch import BEGIN, COMPILE, PROPOSE
+from .step_clock import BEGIN, COMPILE, PROPOSE
 from .strategies import Outcome, Strategy
 from .trial import Trial, utc_now
 

@@ -11,7 +11,7 @@ from .ledger import Ledger
 from .measure.gauge import Gauge
 from .measure.measurement import CodeFacts, Measurement, TimingProtocol
 from .measure.statistics import Interval
-from .stopwatch import Stopwatch
+from .step_clock import StepClock
 from .trial import Trial
 from .workloads import Problem
 
@@ -35,7 +35,7 @@ class SearchRun:
     seed: int
     trials: list[Trial] = field(default_factory=list)
     setup: str | None = None
-    clock: Stopwatch = field(default_factory=Stopwatch)
+    clock: StepClock = field(default_factory=StepClock)
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.trials)

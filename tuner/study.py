@@ -53,7 +53,7 @@ from .search_profile import FILE_NAME, SearchProfile
 from .search_run import Cancelled, SearchRun
 from .setups import Finished, measured_with, setup_of
 from .shape_search import search_shape
-from .stopwatch import BEGIN, END, LARGER, PROPOSE, Stopwatch
+from .step_clock import BEGIN, END, LARGER, PROPOSE, StepClock
 from .strategies import STARTING_FROM_OTHERS, make_strategy
 from .trial import Trial
 from .workloads import Problem, builtin_workload
@@ -231,7 +231,7 @@ class _JobRun:
         return max(total - (time.monotonic() - self._began), 0.0) / tasks_left
 
     def _tune(self, task: _Task, seconds: float | None) -> ConfigRecord:
-        problem, clock = task.problem, Stopwatch()
+        problem, clock = task.problem, StepClock()
         with clock.step(BEGIN):
             outset = self._planner.outset(problem)
         plan, start = outset.plan, outset.start
@@ -305,7 +305,7 @@ class _JobRun:
         outset: Outset,
         seconds: float | None,
         finish: Callable[[Trial, str | None], None],
-        clock: Stopwatch,
+        clock: StepClock,
     ) -> tuple[list[Trial], Screening, Extended]:
         """The trials of the final, the screening before it, and where else the best is right."""
         spec, plan = self._spec, outset.plan

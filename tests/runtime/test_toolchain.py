@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deuteron import compiler
 from deuteron.compiler import KernelSource, knobs
 from deuteron.compiler.runtime.variant import toolchain as module
 from deuteron.compiler.runtime.variant.toolchain import toolchain
@@ -54,13 +55,17 @@ def test_a_changed_compiler_makes_other_variants(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_changed_source_file_changes_the_digest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    digests = set()
-    for text in ("one = 1", "one = 2"):
-        (tmp_path / "runtime").mkdir(exist_ok=True)
-        (tmp_path / "ops.py").write_text(text)
-        monkeypatch.setattr(module, "__file__", str(tmp_path / "runtime" / "toolchain.py"))
-        digests.add(module.compiler_digest.__wrapped__())
-    assert len(digests) == 2
+    sources = tmp_path / "compiler"
+    place = sources / Path(module.__file__).relative_to(Path(compiler.__file__).parent)
+    place.parent.mkdir(parents=True)
+    monkeypatch.setattr(module, "__file__", str(place))
+    digests = []
+    for text in ("one = 1", "one = 2", "one = 1"):
+        (sources / "ops.py").write_text(text)
+        digests.append(module.compiler_digest.__wrapped__())
+    assert digests[0] != digests[1] and digests[0] == digests[2]
+    (tmp_path / "beside.py").write_text("two = 2")  # is not the compiler's
+    assert module.compiler_digest.__wrapped__() == digests[2]
 
 
 def test_the_assembler_is_known_by_its_build_not_by_its_place(tmp_path: Path) -> None:

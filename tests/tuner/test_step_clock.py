@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deuteron.tuner import stopwatch
-from deuteron.tuner.stopwatch import Stopwatch
+from deuteron.tuner import step_clock
+from deuteron.tuner.step_clock import StepClock
 
 
 class Clock:
@@ -18,12 +18,12 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(stopwatch, "time", made)
+    monkeypatch.setattr(step_clock, "time", made)
     return made
 
 
 def test_steps_of_one_name_are_added_up(clock: Clock) -> None:
-    watch = Stopwatch()
+    watch = StepClock()
     for seconds in (1.0, 2.5):
         with watch.step("propose"):
             clock.now += seconds
@@ -32,7 +32,7 @@ def test_steps_of_one_name_are_added_up(clock: Clock) -> None:
 
 
 def test_what_a_step_inside_takes_is_that_ones(clock: Clock) -> None:
-    watch = Stopwatch()
+    watch = StepClock()
     with watch.step("begin"):
         clock.now += 1.0
         with watch.step("propose"):
@@ -44,7 +44,7 @@ def test_what_a_step_inside_takes_is_that_ones(clock: Clock) -> None:
 
 
 def test_a_step_that_fails_has_taken_its_time(clock: Clock) -> None:
-    watch = Stopwatch()
+    watch = StepClock()
     with pytest.raises(OSError, match="disk"), watch.step("begin"):
         clock.now += 3.0
         raise OSError("disk")

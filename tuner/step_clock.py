@@ -11,7 +11,7 @@ from contextlib import contextmanager
 BEGIN, PROPOSE, COMPILE, LARGER, END = "begin", "propose", "wait for compilers", "larger shapes", "end"
 
 
-class Stopwatch:
+class StepClock:
     """Host seconds by what they were spent on, in ``seconds``. Of one thread."""
 
     def __init__(self) -> None:
