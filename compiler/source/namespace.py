@@ -185,6 +185,7 @@ class LiveNamespace:
 
 
 def is_jit(node: ast.expr) -> bool:
+    """Whether kernels may call a function with this decorator."""
     return makes_kernel(node) or is_compile_time(node)
 
 
@@ -199,10 +200,12 @@ def is_compile_time(node: ast.expr) -> bool:
 
 
 def is_aggregate(node: ast.expr) -> bool:
+    """Whether a class with this decorator is one that kernels make objects of."""
     return decorator(node) in ("aggregate", "_aggregate")
 
 
 def decorator(node: ast.expr) -> str:
+    """The name of a decorator, without its module and arguments; empty for what has none."""
     target = node.func if isinstance(node, ast.Call) else node
     return target.attr if isinstance(target, ast.Attribute) else str(getattr(target, "id", ""))
 

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from single_operations import DTYPES
-
-DOT = """
-def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, P: tl.constexpr):
-    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
-    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
-    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
-    c = tl.dot(a, b, input_precision=P)
-    tl.store(c_ptr + m[:, None] * N + n[None, :], c)
-"""
+from single_operations import DOT, DTYPES
 
 
 def as_tf32(x: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from single_operations import DOT
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.launch.compile import compile
@@ -109,16 +110,6 @@ def test_matmul(matmul, launch, rng, dtype, shape, block, warps) -> None:
     exact = a.astype(np.float64) @ b.astype(np.float64)
     exact = np.where(exact >= 0, exact, 0.01 * exact)
     np.testing.assert_allclose(c, exact, atol=2e-3 * np.abs(exact).max())
-
-
-DOT = """
-def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, P: tl.constexpr):
-    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
-    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
-    b = tl.load(b_ptr + k[:, None] * N + n[None, :])
-    c = tl.dot(a, b, input_precision=P)
-    tl.store(c_ptr + m[:, None] * N + n[None, :], c)
-"""
 
 
 @pytest.mark.parametrize(
