@@ -14,7 +14,8 @@ counts those whose 95 % intervals do not meet. With one device both runs are on 
 where nothing is busy. "idle" are seconds of a run in which workers had no job, of all workers together: before their
 first one, between two, and after their last one. "spent" are seconds of their jobs: "screen wait" for what was proposed
 and compiled, "check" and "measure" there and in races and finals, what these took beyond ("race rest", "final rest":
-processes and their inputs), and what was between trials of a job.
+processes and their inputs), and what was between trials of a job: "begin", "propose", "wait for compilers", "larger
+shapes" and "end" as the profile of the search has them, "between trials" what none of these is.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
             complete = _work_off(site, ids, begin + limit)
             found = [site.job(job_id) for job_id in ids]
             trials = [site.trials(job_id) for job_id in ids]
+            steps = [_steps(site, job) for job in found]
         except BaseException:
             print(site.log.read_text()[-3000:])
             raise
@@ -131,7 +133,11 @@ def run(devices: Sequence[str], jobs: Sequence[JobSpec], limit: float) -> Run:
             raise SystemExit(f"a job {job['state']}: {job['error']}")
     searches = [search for job in found for search in _searches(job)]
     submitted = min(_time(job, "created_at") for job in found)
-    ended = [_ended(job, made, submitted) for job, made in zip(found, trials, strict=True) if job["finished_at"]]
+    ended = [
+        _ended(job, made, between, submitted)
+        for job, made, between in zip(found, trials, steps, strict=True)
+        if job["finished_at"]
+    ]
     return Run(list(devices), max(job.end for job in ended) if complete else limit, complete, searches, ended)
 
 
@@ -155,7 +161,22 @@ def _time(job: dict[str, Any], name: str) -> float:
     return datetime.fromisoformat(job[name]).timestamp()
 
 
-def _ended(job: dict[str, Any], trials: Sequence[dict[str, Any]], submitted: float) -> Job:
+def _steps(site: Site, job: dict[str, Any]) -> dict[str, float]:
+    """Seconds of a job between trials, by its profile; empty while there is none."""
+    found: dict[str, float] = {}
+    if job["finished_at"] is None:
+        return found
+    kernel = next(root for root in site.get(f"/v1/jobs/{job['id']}/profile").json() if "children" in root)
+    for shape in itertools.chain.from_iterable(top["children"] for top in kernel["children"]):
+        for phase in shape["children"]:
+            if phase["frame"]["name"] == "between trials":
+                for step in phase["children"]:
+                    name = step["frame"]["name"]
+                    found[name] = found.get(name, 0.0) + step["metrics"]["cpu_time (ns)"] / 1e9
+    return found
+
+
+def _ended(job: dict[str, Any], trials: Sequence[dict[str, Any]], steps: dict[str, float], submitted: float) -> Job:
     begin, end = _time(job, "started_at") - submitted, _time(job, "finished_at") - submitted
     spent: Counter[str] = Counter()
     for trial in (one["trial"] for one in trials):
@@ -165,6 +186,7 @@ def _ended(job: dict[str, Any], trials: Sequence[dict[str, Any]], submitted: flo
             spent[f"{phase} {step}"] += seconds
             left -= seconds
         spent["screen wait" if phase == "screen" else f"{phase} rest"] += left
+    spent.update(steps)
     spent["between trials"] = end - begin - sum(spent.values())
     return Job(job["worker"], begin, end, {what: round(seconds, 3) for what, seconds in spent.items()})
 
