@@ -90,6 +90,15 @@ class LaunchRecipe:
     scopes: tuple[tuple[str, ...], ...] = ()
     records: RecordForm = RecordForm()
 
+    def broken_by(self, known: Mapping[str, object]) -> tuple[Guard, ...]:
+        """The guards that do not hold, as far as values are ``known``: numbers and addresses by parameter name."""
+        found = []
+        for guard in self.guards:
+            value = known.get(guard.parameter)
+            if isinstance(value, int) and not guard.holds(value):
+                found.append(guard)
+        return tuple(found)
+
     @property
     def argument_guards(self) -> tuple[Guard, ...]:
         """The guards that the code relies on: those about arguments."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.launch_recipe import Guard, HostExpression, LaunchRecipe, TensorMap
 from deuteron.compiler.runtime.launch import host_code
-from deuteron.compiler.runtime.launch.guards import Guards, broken_by
+from deuteron.compiler.runtime.launch.guards import Guards
 from deuteron.compiler.runtime.launch.host_code import evaluator, expression_text, parameters_of, predicate
 
 NAMES = ("a", "b", "c")
@@ -64,13 +64,13 @@ def test_predicates_say_what_guards_say(guards: list[Guard], values: tuple[int, 
     broken = tuple(g for g in guards if not g.holds(known[g.parameter]))
     made = Guards(guards, NAMES)
     assert bool(made.holds(values)) == (not broken)
-    assert made.broken(values) == broken == broken_by(guards, known)
+    assert made.broken(values) == broken == LaunchRecipe(32, tuple(guards)).broken_by(known)
 
 
 def test_what_is_not_known_breaks_no_guard() -> None:
-    guards = [Guard("a", "multiple", 8), Guard("b", "least", 1)]
-    assert broken_by(guards, {"b": 0, "c": 3}) == (guards[1],)
-    assert broken_by(guards, {"a": 2.5}) == ()
+    recipe = LaunchRecipe(32, (Guard("a", "multiple", 8), Guard("b", "least", 1)))
+    assert recipe.broken_by({"b": 0, "c": 3}) == recipe.guards[1:]
+    assert recipe.broken_by({"a": 2.5}) == ()
 
 
 @given(EXPRESSIONS, VALUES)

@@ -212,6 +212,19 @@ def test_pool_settles(pool: CompilePool) -> None:
     assert time.monotonic() - began < 0.1
 
 
+def test_pool_drops_what_is_at_work(pool: CompilePool) -> None:
+    """Whoever drops it ends it, when there is time; others compile meanwhile."""
+    assert pool.drop_work() == []
+    for again in range(4):
+        pool.submit({"deed": "hang", "again": again})
+    dropped = pool.drop_work()
+    assert len(dropped) == 2 and all(child.running for child in dropped)
+    assert pool.result({"deed": "ok"}).status == "ok"
+    assert not pool.is_done([{"deed": "hang", "again": again} for again in range(4)])
+    for child in dropped:
+        child.end()
+
+
 def test_pool_that_cannot_prepare_reports_it_each_time() -> None:
     pool = CompilePool({"workload": {"name": "unpreparable"}}, workers=1, command=COMMAND)
     try:

@@ -22,7 +22,7 @@ from ..workloads import LaunchPlan, Problem, Tensor
 from ..workloads.inputs import count_poison, make_tensors, poisons
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Comparison, Expected, compare_all
-from ..workloads.widen import count_nan, widened
+from ..workloads.widen import count_nan
 from .comparison import Judge
 from .compilation import compile_variant
 from .cores import cores_of_all
@@ -126,7 +126,7 @@ class Checker:
         name = self._problem.spec.reference
         if name != INTERPRETER:
             inputs = {
-                tensor.name: widened(self._tensors.initial(tensor.name))
+                tensor.name: self._tensors.widened(tensor.name)
                 for tensor in self._problem.spec.tensors
                 if tensor.role != "output"
             }
@@ -286,12 +286,12 @@ def _referred(
 
 @dataclass(frozen=True, eq=False)
 class Ran:
-    """What a launch left: all tensors but the inputs, and what it wrote where it must not, in words. ``initial`` gives
-    what a tensor that is no output held before, by name."""
+    """What a launch left: all tensors but the inputs, and what it wrote where it must not, in words. ``widened`` gives
+    what a tensor that is no output held before, by name, in float64."""
 
     values: Mapping[str, np.ndarray]
     damage: str | None
-    initial: Callable[[str], np.ndarray]
+    widened: Callable[[str], np.ndarray]
 
 
 def run_once(problem: Problem, device: Device, config: Configuration, seed: int, turn: int = 0) -> Ran:
@@ -302,7 +302,7 @@ def run_once(problem: Problem, device: Device, config: Configuration, seed: int,
     tensors.refresh(turn)
     kernel.run(variant.grid, *run_time_arguments(kernel, problem, tensors.arrays), device=device)
     device.synchronize()
-    return Ran(tensors.results(), tensors.damage(), tensors.initial)
+    return Ran(tensors.results(), tensors.damage(), tensors.widened)
 
 
 def run_time_arguments(kernel: CompiledKernel, problem: Problem, arrays: Mapping[str, DeviceArray]) -> list[object]:

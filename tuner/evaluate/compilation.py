@@ -30,7 +30,7 @@ def compile_variant(
     known: dict[str, object] = dict(problem.scalars)
     if processors is not None:
         known[PROGRAMS] = programs_per_sm(variant.grid, processors)
-    return compiled.compile_variant(made).fitting(known)
+    return compiled.compile_fitting(made, known)
 
 
 def code_identity(kernel: CompiledKernel, variant: LaunchPlan) -> str:

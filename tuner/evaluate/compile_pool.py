@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections import deque
@@ -84,7 +85,8 @@ class CompilePool:
         self._prepare, self._problem, self._problems = prepare, 1, 1
         self._timeout = timeout
         self.workers = workers or default_workers()
-        self._slots = [_Slot(ChildProcess(command, nursery)) for _ in range(self.workers)]
+        self._fresh = functools.partial(ChildProcess, command, nursery)
+        self._slots = [_Slot(self._fresh()) for _ in range(self.workers)]
         self._queue: deque[_Wanted] = deque()
         self._results: dict[str, Compiled] = {}
 
@@ -141,13 +143,15 @@ class CompilePool:
         while self._queue or any(slot.busy for slot in self._slots):
             self._wait_for_one()
 
-    def drop_work(self) -> None:
-        """Nothing more is wanted for now. End the processes that are at work."""
+    def drop_work(self) -> list[ChildProcess]:
+        """Nothing more is wanted for now. The processes that are at work, in whose place others will be; they are the
+        caller's to end."""
         self._queue.clear()
-        for slot in self._slots:
-            if slot.busy:
-                slot.child.end()
-                slot.wanted = None
+        busy = [slot for slot in self._slots if slot.busy]
+        dropped = [slot.child for slot in busy]
+        for slot in busy:
+            slot.child, slot.wanted = self._fresh(), None
+        return dropped
 
     def close(self) -> None:
         """End the processes, all at the same time; what was still compiling is lost."""

@@ -27,7 +27,7 @@ from ..workloads import Problem
 from ..workloads.inputs import count_poison, poisons
 from ..workloads.references import INTERPRETER, find_reference
 from ..workloads.tolerance import Expected, compare_all
-from ..workloads.widen import count_nan, widened
+from ..workloads.widen import count_nan
 from .check import Ran, run_once, unwritten_elements
 from .cut import SMALL_DIM, cut_problem, cut_too_far, empty_axes
 from .messages import Extended
@@ -232,7 +232,7 @@ class _Growing:
         """Results that each have to be those of the configuration, which are ``got``."""
         spec = larger.spec
         if not self._interpreted:
-            inputs = {t.name: widened(got.initial(t.name)) for t in spec.tensors if t.role != "output"}
+            inputs = {t.name: got.widened(t.name) for t in spec.tensors if t.role != "output"}
             yield find_reference(spec.reference)(inputs, larger.scalars)
             return
         for name, value in self.shapes.numbers.items():

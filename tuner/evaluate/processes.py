@@ -86,8 +86,8 @@ class Processes:
             self._finals = [child for child in self._finals if child.running]
             for child in self._finals:
                 _tell_open(child, device)
-        if self._pool is not None:
-            self._pool.drop_work()
+            for child in () if self._pool is None else self._pool.drop_work():
+                self._ending.add(child)
 
     def pool(self, prepare: JsonObject) -> CompilePool:
         """The pool, for the problem of ``prepare``; what it was compiling for another one is of no use any more."""

@@ -46,9 +46,9 @@ class Tensors:
             elif tensor.role == "inout":
                 self._initial[tensor.name].restore(self.arrays[tensor.name])
 
-    def initial(self, name: str) -> np.ndarray:
-        """What a tensor that is no output holds before a launch; a new array."""
-        return self._initial[name].array()
+    def widened(self, name: str) -> np.ndarray:
+        """What a tensor that is no output holds before a launch, in float64; a new array."""
+        return self._initial[name].widened()
 
     def damage(self) -> str | None:
         """What a launch has written where it must not, in words: around the tensors, and into inputs. All is as before

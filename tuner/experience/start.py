@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ def start_from(space: Space, place: SearchPlace, logs: Sequence[SearchLog], wave
     what to try first. Times speak for this shape as so many waves of so long each (:mod:`.waves`).
     """
     near = [(distance, _Here(log, place, waves)) for distance, log in _nearest(place, logs)]
-    usable = [(distance, log) for distance, log in near if log.fastest(space)][:SEARCHES]
+    usable = [*itertools.islice(((distance, log) for distance, log in near if log.fastest(space)), SEARCHES)]
     if not usable:
         return None
     from ..strategies.surrogate import Prior, mixed, remembered  # lazy: help and lookups need no NumPy

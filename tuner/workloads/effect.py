@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.errors import DeuteronError
@@ -18,12 +20,15 @@ from ..codec import Scalar, canonical_json
 from ..space import Configuration, Space
 
 if TYPE_CHECKING:
+    from deuteron.compiler.launch_recipe import LaunchRecipe
     from deuteron.compiler.runtime.variant.variant import Variant
 
 #: Schedule options whose effect depends on shape and dtype. The number of warps always shows in the code.
 COMPARED = ("num_stages", "persistent")
 #: Configurations that are looked at, and of these compiled before an option counts as idle.
 DRAWN, COMPILED = 24, 4
+#: Whose text, of some 10 kB each, a process keeps.
+CODES = 256
 
 
 def without_effect(
@@ -66,15 +71,32 @@ def _place(choice: Scalar) -> tuple[bool, float, str]:
 def gpu_code(variant: Variant, scalars: Mapping[str, int | float]) -> str | None:
     """The GPU IR that a launch with these arguments runs; None where it cannot be compiled, which is not this module's
     to report: as a trial the configuration fails with the reason."""
-    from deuteron.compiler.runtime.launch.guards import broken_by  # lazy: the compiler takes a while to load
-    from deuteron.compiler.runtime.variant.pipeline import build  # lazy: as above
-
     while True:
-        try:
-            made = build(variant, stop_after="gpu")
-        except DeuteronError:
+        made = _gpu_stage(_Keyed(variant.key, variant))
+        if made is None:
             return None
-        broken = broken_by(made.recipe.guards, scalars) if made.recipe is not None else ()
+        code, recipe = made
+        broken = () if recipe is None else recipe.broken_by(scalars)
         if not broken:
-            return str(made.artifacts["gpu"])
+            return code
         variant = variant.without(broken)
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """A variant, which is equal to others of its key."""
+
+    key: str
+    variant: Variant = field(compare=False)
+
+
+@lru_cache(CODES)
+def _gpu_stage(wanted: _Keyed) -> tuple[str, LaunchRecipe | None] | None:
+    """The GPU IR of a variant and how it is launched: the searches of many shapes ask for the same ones."""
+    from deuteron.compiler.runtime.variant.pipeline import build  # lazy: the compiler takes a while to load
+
+    try:
+        made = build(wanted.variant, stop_after="gpu")
+    except DeuteronError:
+        return None
+    return str(made.artifacts["gpu"]), made.recipe

@@ -10,7 +10,7 @@ from deuteron.compiler.runtime.cpu.device import repeat
 
 from .problem import Problem
 from .spec import Tensor
-from .widen import count_nan
+from .widen import count_nan, widened
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Large tensors repeat a random row. Its length is prime, so rows and blocks of a kernel, whose strides are
 # multiples of small powers of two, never see the same values at the same place: a wrong offset still shows.
-BLOCK = 4_194_301
+BLOCK = 1_048_573
 # Elements of poison: enough that few copies fill a tensor.
 _POISON = 1 << 16
 
@@ -33,17 +33,25 @@ class Contents:
 
     def array(self) -> np.ndarray:
         """A new array of the tensor's shape; C-contiguous."""
-        import numpy as np
+        return _repeated(self.row, self.shape)
 
-        made = np.empty(self.shape, self.row.dtype)
-        if made.size:
-            repeat(self.row, made.reshape(-1))
-        return made
+    def widened(self) -> np.ndarray:
+        """:meth:`array` in float64."""
+        return _repeated(widened(self.row), self.shape)
 
     def restore(self, array: DeviceArray) -> None:
         """Overwrite an array of the tensor's shape in a device's memory."""
         if array.nbytes:
             array.fill(self.row)
+
+
+def _repeated(row: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    import numpy as np
+
+    made = np.empty(shape, row.dtype)
+    if made.size:
+        repeat(row, made.reshape(-1))
+    return made
 
 
 def draw(problem: Problem, tensor: Tensor, rng: np.random.Generator) -> Contents:

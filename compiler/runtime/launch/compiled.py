@@ -21,11 +21,11 @@ from ..arrays.descriptor import spread
 from ..device import Device
 from ..devices import default_device, get_device
 from ..variant.metadata import KernelMetadata
-from ..variant.obtain import PERSISTENT, obtain
+from ..variant.obtain import PERSISTENT, obtain, obtain_fitting
 from ..variant.pipeline import STAGES, Artifact, produce
 from ..variant.variant import Variant
 from .grid import Grid, grid_of
-from .guards import Guards, broken_by, variant_without
+from .guards import Guards, variant_without
 from .hooks import LaunchEvent, VariantLoad, VariantReady, VariantUnload, described, installed, launch_with_hooks
 from .lines import note_loaded
 from .loaded import Loaded
@@ -244,7 +244,7 @@ class CompiledKernel:
             LaunchError: another variant is needed, and there is no source to compile it from.
         """
         kernel = self
-        while broken := broken_by(kernel.metadata.recipe.guards, known):
+        while broken := kernel.metadata.recipe.broken_by(known):
             kernel = kernel._without(broken)
         return kernel
 
@@ -331,6 +331,17 @@ def compile_variant(variant: Variant, stop_after: str | None = None, step: str |
     """The compiled variant, from the disk cache if it has it. Raises what :func:`pipeline.build` raises."""
     begin = time.perf_counter_ns()
     metadata, artifacts = obtain(variant, stop_after, step)
+    return _told_of(variant, metadata, artifacts, begin)
+
+
+def compile_fitting(variant: Variant, known: Mapping[str, object]) -> CompiledKernel:
+    """What ``compile_variant(variant).fitting(known)`` gives, without the code of those whose guards do not hold."""
+    begin = time.perf_counter_ns()
+    fitting, metadata, artifacts = obtain_fitting(variant, known)
+    return _told_of(fitting, metadata, artifacts, begin)
+
+
+def _told_of(variant: Variant, metadata: KernelMetadata, artifacts: dict[str, Artifact], begin: int) -> CompiledKernel:
     made = CompiledKernel(metadata, variant.signature, artifacts, variant)
     if knobs.kernel_dump.get() and not metadata.cached:
         _dump(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from ...errors import LaunchError
@@ -56,16 +56,6 @@ class Guards:
 def _but_the_last(spread: Spread) -> Spread:
     """``spread`` for values that end in one more, which stays as it is."""
     return lambda values: (*spread(values[:-1]), values[-1])
-
-
-def broken_by(guards: Sequence[Guard], known: Mapping[str, object]) -> tuple[Guard, ...]:
-    """Those of ``guards`` that do not hold, as far as the arguments are ``known``."""
-    found = []
-    for guard in guards:
-        value = known.get(guard.parameter)
-        if isinstance(value, int) and not guard.holds(value):
-            found.append(guard)
-    return tuple(found)
 
 
 def variant_without(name: str, variant: Variant | None, broken: Sequence[Guard]) -> Variant:

@@ -14,7 +14,7 @@ from ..devices import default_device, default_moves
 from .bound import Relaunch
 from .compiled import CompiledKernel, compile_variant
 from .grid import grid_of
-from .guards import Guards, Spread, broken_by
+from .guards import Guards, Spread
 from .hooks import LaunchEvent, VariantRequest, described, installed, launch_with_hooks
 from .kernel import Kernel, Launch, Prepared
 from .loaded import Direct
@@ -27,7 +27,7 @@ def compile_for_launch(kernel: Kernel, launch: Launch, *, warmup: bool = False) 
     are told."""
     while True:
         compiled = _compiled(kernel, launch, warmup)
-        broken = broken_by(compiled.metadata.recipe.guards, launch.known)
+        broken = compiled.metadata.recipe.broken_by(launch.known)
         if not broken:
             return compiled
         launch = launch.without(broken)

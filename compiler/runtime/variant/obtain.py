@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ... import knobs
+from ...launch_recipe import LaunchRecipe
 from .cache import Entry, variant_cache
 from .metadata import KernelMetadata
-from .pipeline import Artifact, build, check_stage
+from .pipeline import Artifact, Build, build, check_stage
 from .variant import Variant
 
 #: Stages worth keeping: what devices load, and the PTX.
@@ -18,23 +21,78 @@ def obtain(variant: Variant, stop_after: str | None, step: str | None) -> tuple[
     """Metadata and stages of a variant, made up to ``stop_after`` unless the cache has it. Raises what
     :func:`.pipeline.build` raises."""
     check_stage(variant, stop_after, step)
-    cache = variant_cache()
-    # Lines are no part of the key: the same kernel may stand in another place of its file tomorrow.
-    kept = stop_after is None and not variant.lined
-    if kept and not knobs.always_compile.get():
-        entry = cache.get(variant.key)
-        if entry is not None:
-            return _from_entry(variant, entry)
+    cached = _cached(variant) if stop_after is None else None
+    if cached is not None:
+        return cached
     work = build(variant, stop_after, step)
-    metadata = work.metadata()
-    if kept and ("object" in work.artifacts or "cubin" in work.artifacts):
-        blobs = {
-            name: value if isinstance(value, bytes) else value.encode()
-            for name, value in work.artifacts.items()
-            if name in PERSISTENT
-        }
-        cache.put(variant.key, Entry({"metadata": metadata.to_json()}, blobs))
-    return metadata, work.artifacts
+    if stop_after is None:
+        _keep(work)
+    return work.metadata(), work.artifacts
+
+
+def obtain_fitting(
+    variant: Variant, known: Mapping[str, object]
+) -> tuple[Variant, KernelMetadata, dict[str, Artifact]]:
+    """The variant without the guards that do not hold of what is ``known``, numbers and addresses of a launch by
+    parameter name, and what :func:`obtain` gives of it. Those that rely on such guards are not assembled: the cache
+    remembers the guards."""
+    while True:
+        found = _cached(variant)
+        recipe = found[0].recipe if found is not None else _remembered(variant)
+        broken = recipe.broken_by(known) if recipe is not None else ()
+        if found is None and not broken:
+            work = build(variant, known=known)
+            (_remember if work.broken else _keep)(work)
+            found = work.metadata(), work.artifacts
+            broken = found[0].recipe.broken_by(known)
+        if found is not None and not broken:
+            return variant, found[0], found[1]
+        variant = variant.without(broken)
+
+
+def _remembered(variant: Variant) -> LaunchRecipe | None:
+    """How a variant is launched that was looked at and not assembled; None where the cache does not know it."""
+    if not _may_be_cached(variant):
+        return None
+    entry = variant_cache().get(_recipe_key(variant))
+    recipe = None if entry is None else entry.header.get("recipe")
+    return LaunchRecipe.from_json(recipe) if isinstance(recipe, dict) else None
+
+
+def _remember(work: Build) -> None:
+    if _is_kept(work.variant):
+        variant_cache().put(_recipe_key(work.variant), Entry({"recipe": work.metadata().recipe.to_json()}, {}))
+
+
+def _recipe_key(variant: Variant) -> str:
+    return hashlib.sha256(f"recipe of {variant.key}".encode()).hexdigest()
+
+
+def _is_kept(variant: Variant) -> bool:
+    """Lines are no part of the key: the same kernel may stand in another place of its file tomorrow."""
+    return not variant.lined
+
+
+def _may_be_cached(variant: Variant) -> bool:
+    return _is_kept(variant) and not knobs.always_compile.get()
+
+
+def _cached(variant: Variant) -> tuple[KernelMetadata, dict[str, Artifact]] | None:
+    if not _may_be_cached(variant):
+        return None
+    entry = variant_cache().get(variant.key)
+    return None if entry is None else _from_entry(variant, entry)
+
+
+def _keep(work: Build) -> None:
+    if not _is_kept(work.variant) or not ("object" in work.artifacts or "cubin" in work.artifacts):
+        return
+    blobs = {
+        name: value if isinstance(value, bytes) else value.encode()
+        for name, value in work.artifacts.items()
+        if name in PERSISTENT
+    }
+    variant_cache().put(work.variant.key, Entry({"metadata": work.metadata().to_json()}, blobs))
 
 
 def _from_entry(variant: Variant, entry: Entry) -> tuple[KernelMetadata, dict[str, Artifact]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +14,7 @@ from ...hardware import threads_of
 from ...ir.core import Function
 from ...ir.printer import print_function
 from ...ir.verify import verify
-from ...launch_recipe import LaunchRecipe
+from ...launch_recipe import Guard, LaunchRecipe
 from ...llvm.symbols import symbol_of
 from ...options import Schedule
 from ...target import ARCHITECTURES, Target
@@ -45,13 +45,15 @@ class Build:
     """A compilation under way: what has been made so far and how long each stage took. ``recipe``: how the result is
     launched, None before a stage has said it; then by all threads of the schedule's warps. ``scopes``: what records of
     an instrumented kernel mean. ``made_as``: the variant that was compiled, which may have more warps than the one
-    that was asked for; ``num_warps``: those that it runs with, 0 before that is decided. From ``num_slots`` on: what
-    stages have told so far, as in :class:`KernelMetadata`."""
+    that was asked for; ``num_warps``: those that it runs with, 0 before that is decided; ``broken``: guards that were
+    known not to hold, for which nothing was made after the GPU stage. From ``num_slots`` on: what stages have told so
+    far, as in :class:`KernelMetadata`."""
 
     variant: Variant
     made_as: Variant = field(init=False)
     num_warps: int = 0
     recipe: LaunchRecipe | None = None
+    broken: tuple[Guard, ...] = ()
     scopes: tuple[tuple[str, ...], ...] = ()
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     num_slots: int | None = None
@@ -108,9 +110,12 @@ def _plain_recipe(schedule: Schedule) -> LaunchRecipe:
     return LaunchRecipe(threads_of(schedule.num_warps), cooperative=schedule.launch_cooperative_grid)
 
 
-def build(variant: Variant, stop_after: str | None = None, step: str | None = None) -> Build:
+def build(
+    variant: Variant, stop_after: str | None = None, step: str | None = None, known: Mapping[str, object] | None = None
+) -> Build:
     """Compile a variant to machine code, or up to the stage ``stop_after``; ``step``: the stage, which is
-    ``tile`` or ``gpu``, is what it is after this pass or step of it.
+    ``tile`` or ``gpu``, is what it is after this pass or step of it; ``known``: numbers and addresses of a launch by
+    parameter name, for which no code is made that would not run.
 
     Machine code for which the assembler keeps much in local memory is made again with twice as many warps, and the
     better one taken. Where it finds no registers for what warp groups sum up, products are done by single warps.
@@ -122,12 +127,12 @@ def build(variant: Variant, stop_after: str | None = None, step: str | None = No
     """
     check_stage(variant, stop_after, step)
     try:
-        work = _build(variant, stop_after, step)
+        work = _build(variant, stop_after, step, known)
     except AssemblerError as error:
         plain = _without_own_instructions(variant.target)
         if plain is None or _NO_REGISTERS not in error.message:
             raise
-        work = _build(replace(variant, target=plain), stop_after, step)
+        work = _build(replace(variant, target=plain), stop_after, step, known)
         work.variant = variant
     return _with_more_warps(work, stop_after, step) or work
 
@@ -176,7 +181,9 @@ def _wider(work: Build) -> Variant | None:
     return None if traits_of(function).waits or function.num_warps is not None else wider
 
 
-def _build(variant: Variant, stop_after: str | None, step: str | None) -> Build:
+def _build(
+    variant: Variant, stop_after: str | None, step: str | None, known: Mapping[str, object] | None = None
+) -> Build:
     work = Build(variant)
     with _assembler(work, stop_after) as assembler:
         function = make_tile(work, step if stop_after == "tile" else None)
@@ -189,7 +196,7 @@ def _build(variant: Variant, stop_after: str | None, step: str | None) -> Build:
         elif variant.target.kind == "cpu":
             _build_cpu(work, function, stop_after)
         else:
-            _build_cuda(work, function, stop_after, step, assembler)
+            _build_cuda(work, function, stop_after, step, assembler, known or {})
     return work
 
 
@@ -289,7 +296,12 @@ def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
 
 
 def _build_cuda(
-    work: Build, function: Function, stop_after: str | None, step: str | None, assembler: Ptxas | None
+    work: Build,
+    function: Function,
+    stop_after: str | None,
+    step: str | None,
+    assembler: Ptxas | None,
+    known: Mapping[str, object],
 ) -> None:
     from ...gpu import STEPS, check_of, lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
     from ...llvm.lines import SourceLines  # lazy: as above
@@ -314,13 +326,14 @@ def _build_cuda(
         gpu = lower_to_gpu(function, variant.target, variant.schedule, frozenset(variant.denied), observe)
     work.num_slots = gpu.num_slots
     work.num_warps = gpu.warps
-    if stop_after == "gpu":
+    work.recipe = gpu.recipe
+    work.broken = gpu.recipe.broken_by(known)
+    if stop_after == "gpu" or work.broken:
         return
     with work.timed("llvm"):
         lines = SourceLines.of(variant.source) if variant.lined else None
         program = nvptx.lower_to_llvm(gpu, variant.target, variant.schedule, lines)
     work.artifacts["llvm"] = program.llvm
-    work.recipe = program.recipe
     work.shared_bytes = program.shared_bytes
     if program.shared_bytes > variant.target.shared_bytes:
         raise OutOfResources("shared memory", program.shared_bytes, variant.target.shared_bytes)
