@@ -14,8 +14,9 @@ counts those whose 95 % intervals do not meet. With one device both runs are on 
 where nothing is busy. "idle" are seconds of a run in which workers had no job, of all workers together: before their
 first one, between two, and after their last one. "spent" are seconds of their jobs: "screen wait" for what was proposed
 and compiled, "check" and "measure" there and in races and finals, what these took beyond ("race rest", "final rest":
-processes and their inputs), and what was between trials of a job: "begin", "propose", "wait for compilers", "larger
-shapes" and "end" as the profile of the search has them, "between trials" what none of these is.
+processes and their inputs, and where somebody is FASTER the first of two finals), and what was between trials of a job:
+"begin", "propose", "wait for compilers", "larger shapes" and "end" as the profile of the search has them, "between
+trials" what none of these is.
 """
 
 from __future__ import annotations

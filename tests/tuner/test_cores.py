@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.tuner.evaluate.child import ChildProcess
+from deuteron.tuner.evaluate.messages import Prepare
+from deuteron.tuner.workloads import builtin_workload
+
 PROGRAM = """
 import numpy as np
 from threadpoolctl import threadpool_info
@@ -85,3 +89,15 @@ cores._PATIENCE_SECONDS = 1e6
 def test_without_a_place_for_the_lock_each_has_its_share(tmp_path: Path) -> None:
     (tmp_path / "cores").write_text("a file where the folder would be")
     assert told(IN_TURN, tmp_path, 8) == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("target", "niceness"), [("cuda:90a", 5), ("cpu", 0)])
+def test_what_compiles_for_gpus_gives_way(target: str, niceness: int) -> None:
+    """To processes that a GPU waits for. On a CPU nothing is measured meanwhile."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    spec = builtin_workload("vector_add")
+    wanted = Prepare(spec, spec.shapes[0], "f32", target)
+    with ChildProcess() as child:
+        assert child.request("prepare", wanted.to_json(), 60.0)["status"] == "ok"
+        assert child.pid is not None
+        assert os.getpriority(os.PRIO_PROCESS, child.pid) == max(own, niceness)

@@ -1,4 +1,4 @@
-"""Which cores processes take for linear algebra that prepare to measure beside others.
+"""Which cores processes take that measure beside others, or prepare to: for linear algebra, and before what compiles.
 
 Threads of OpenBLAS wait for each other by spinning. With a thread for each of 16 cores six processes came to 425
 GFLOP/s together, with three threads each to 797, a process alone to 575. So each process has its part of the cores, and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from deuteron.compiler import knobs
 from deuteron.compiler.runtime.cuda.driver import cuda_device_count
@@ -19,6 +19,8 @@ from .turns import turn
 #: Cores that processes which measure, and their parents, have for themselves, as a part of all.
 _LEFT_ALONE = 1 / 4
 _PATIENCE_SECONDS = 10.0
+#: The niceness of what compiles for GPUs, at least: a third of the share of what has 0.
+_COMPILING = 5
 
 
 def share_cores(processes: int) -> None:
@@ -39,6 +41,13 @@ def cores_of_all(processes: int, gpu: str) -> Iterator[None]:
             yield
         finally:
             share_cores(processes)
+
+
+def give_way() -> None:
+    """Let this process, which compiles, take cores that no others want: for each GPU that is measured on there are as
+    many of it as the host has cores, and the device waits for the processes that measure."""
+    with suppress(OSError):  # a system that has no priorities
+        os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), _COMPILING))
 
 
 def _cores_of_a_gpu() -> int:

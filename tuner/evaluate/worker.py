@@ -20,6 +20,7 @@ from ..codec import Document, JsonObject, expect_object
 from ..errors import SchemaError
 from ..trial import Status
 from .child import end_with_parent
+from .cores import give_way
 from .messages import Compile, Done, Extend, Failed, Limit, Open, Prepare, Race, Screen, Show
 from .session import ChildSession
 
@@ -75,7 +76,10 @@ def _perform(session: ChildSession, request: JsonObject) -> Document:
         case "limit":
             return _limit_memory(Limit.from_json(request))
         case "prepare":
-            return session.prepare(Prepare.from_json(request))
+            wanted = Prepare.from_json(request)
+            if wanted.device is None and wanted.target.startswith("cuda"):
+                give_way()
+            return session.prepare(wanted)
         case "compile":
             return session.compile(Compile.from_json(request))
         case "show":
