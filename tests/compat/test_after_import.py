@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,26 @@ def test_a_module_that_is_there_already_is_not_waited_for(late: str) -> None:
     seen: list[int] = []
     after_import(late, lambda module: seen.append(module.value))
     assert seen == [1]
+
+
+def test_a_module_that_imports_who_asks_for_it_is_waited_for(late: str, tmp_path: Path) -> None:
+    """As PyTorch's Dynamo imports triton where a started process has not done so."""
+    (tmp_path / f"{late}.py").write_text(
+        "import sys\nfrom deuteron.compat.after_import import after_import\nseen = []\n"
+        "for name in 'first', 'second':\n"
+        "    after_import(__name__, lambda module, name=name: seen.append((name, module.value)))\n"
+        "value = 1\n"
+    )
+    made = importlib.import_module(late)
+    assert made.seen == [("first", 1), ("second", 1)]
+    assert type(made.__spec__) is ModuleSpec and not hasattr(made.__spec__, "_waiting")
+
+
+def test_a_module_whose_text_fails_is_not_stepped_on(late: str, tmp_path: Path) -> None:
+    (tmp_path / f"{late}.py").write_text(
+        "from deuteron.compat.after_import import after_import\n"
+        "def step(module):\n    raise AssertionError('a step')\n"
+        "after_import(__name__, step)\nraise LookupError('the text')\n"
+    )
+    with pytest.raises(LookupError, match="the text"):
+        importlib.import_module(late)
