@@ -31,6 +31,12 @@ INSTEAD: Mapping[str, str] = {
     "_experimental_descriptor_load": _DESCRIPTORS,
     "_experimental_descriptor_store": _DESCRIPTORS,
     "_experimental_reinterpret_tensor_descriptor": _DESCRIPTORS,
+    "libdevice": "it is tl.extra.libdevice",
+}
+#: Of the names of the language those that are none of ``tl.math``: its maximum was that of two numbers in Triton 2.
+REDUCTIONS: Mapping[str, str] = {
+    "max": "tl.maximum(a, b) is the larger of two, tl.max(x, axis) that of a row",
+    "min": "tl.minimum(a, b) is the smaller of two, tl.min(x, axis) that of a row",
 }
 
 
@@ -49,9 +55,14 @@ class LanguageModule:
         if name not in self.members:
             raise UnknownName(
                 f"{self.name} has no {name!r}",
-                hint=INSTEAD.get(name) or suggest(name, self.members),
+                hint=INSTEAD.get(name) or REDUCTIONS.get(name) or _of_libdevice(name) or suggest(name, self.members),
             )
         return self.members[name]
+
+
+def _of_libdevice(name: str) -> str | None:
+    """Where the functions are that Triton 2 had in ``tl.math``."""
+    return f"it is tl.extra.libdevice.{name}" if name in libdevice.__all__ else None
 
 
 def suggest(name: str, known: Iterable[str]) -> str | None:
@@ -79,7 +90,7 @@ def _modules() -> dict[str, LanguageModule]:
     where = LanguageModule("deuteron.language.target_info", _public(target_info))
     names = _public(language)
     core = LanguageModule("deuteron.language", {**names, "extra": extra})
-    math = LanguageModule("deuteron.language.math", names)
+    math = LanguageModule("deuteron.language.math", {n: m for n, m in names.items() if n not in REDUCTIONS})
     standard = LanguageModule("deuteron.language.standard", {**names, "_log2": exponent})
     inner = {"extra": extra, "math": math, "random": math, "standard": standard, "target_info": where}
     inner["core"] = LanguageModule("deuteron.language.core", {**names, "_unwrap_if_constexpr": unwrap_if_constexpr})

@@ -14,9 +14,7 @@ from deuteron.compiler.language import floor as floor
 from deuteron.compiler.language import fma as fma
 from deuteron.compiler.language import log as log
 from deuteron.compiler.language import log2 as log2
-from deuteron.compiler.language import max as max
 from deuteron.compiler.language import maximum as maximum
-from deuteron.compiler.language import min as min
 from deuteron.compiler.language import minimum as minimum
 from deuteron.compiler.language import rsqrt as rsqrt
 from deuteron.compiler.language import sin as sin

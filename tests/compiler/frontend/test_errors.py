@@ -98,6 +98,10 @@ CASES = [
         "make_tensor_descriptor",
         "tl._exp",
     ),
+    ("y = tl.math.max(n, 0)", errors.UnknownName, "math has no 'max'", "tl.maximum", "tl.math.max"),
+    ("y = tl.math.min(n, 0)", errors.UnknownName, "math has no 'min'", "tl.minimum", "tl.math.min"),
+    ("y = tl.math.tanh(n)", errors.UnknownName, "math has no 'tanh'", "tl.extra.libdevice.tanh", "tl.math.tanh"),
+    ("y = tl.libdevice.erf(n)", errors.UnknownName, "no 'libdevice'", "tl.extra.libdevice", "tl.libdevice"),
     ("y = tl.dot_scaled(x)", errors.UnsupportedSyntax, "missing 5 required", "its parameters: lhs", "tl.dot_scaled"),
     ("y = []\n    y.append(1)", errors.UnknownName, "'append'", "x + (item,)", "y.append"),
     (
