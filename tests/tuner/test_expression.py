@@ -102,7 +102,7 @@ def test_depth_counts_in_all_that_nests(around: str) -> None:
         ("2 ** 2000", {}, "1024 bits"),
         ("9 ** 9 ** 9", {}, "1024 bits"),
         ("1 << 5000", {}, "1024 bits"),
-        ("(2 ** 1000) * (2 ** 1000)", {}, "1024 bits"),
+        ("(2 ** 500) * (2 ** 500) * (2 ** 500)", {}, "1024 bits"),
         ("x * 10", {"x": "text"}, "arithmetic on the text"),
         ("'%1000000d' % 5", {}, "arithmetic on the text"),
         ("1 % 0", {}, "division by zero"),
