@@ -47,7 +47,8 @@ class Architecture:
     """What code for one ``sm_`` name may use.
 
     ``ptx_version``: times ten, the oldest that has what the code generator uses, so that the assembler of an old
-    toolkit or driver accepts the code: eviction priorities need 7.4, fp8 on sm_89 8.4 (PTX ISA, release notes).
+    toolkit or driver accepts the code: eviction priorities need 7.4, fp8 on sm_89 8.4 (PTX ISA, release notes). Code
+    with assembly of its author's says the newest that the assembler reads.
 
     ``features``: what the instruction set has. ``cp.async``: asynchronous copies by threads; ``tma``: the copy engine
     with mbarriers; ``wgmma``: products of warp groups; ``setmaxnreg``: registers that move between warp groups;

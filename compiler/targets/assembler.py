@@ -64,6 +64,21 @@ def assembler_identity() -> str:
         return "absent"
 
 
+#: PTX, times ten, by the first release of the CUDA toolkit that reads it (PTX ISA, release notes).
+_PTX_OF_RELEASES = {
+    (11, 4): 74, (11, 5): 75, (11, 6): 76, (11, 7): 77, (11, 8): 78, (12, 0): 80, (12, 1): 81, (12, 2): 82,
+    (12, 3): 83, (12, 4): 84, (12, 5): 85, (12, 7): 86, (12, 8): 87, (12, 9): 88, (13, 0): 90, (13, 1): 91,
+}  # fmt: skip
+
+
+def newest_ptx() -> int:
+    """The newest PTX, times ten, that the assembler is known to read; 0 where there is none, or one that does not say
+    its release."""
+    said = re.match(r"(?:ptxas|nvJitLink) (\d+)\.(\d+)", assembler_identity())
+    release = (int(said[1]), int(said[2])) if said else (0, 0)
+    return max((version for first, version in _PTX_OF_RELEASES.items() if first <= release), default=0)
+
+
 def ptxas_identity(path: Path) -> str:
     """Which assembler the ptxas at ``path`` is, as :func:`assembler_identity` says it."""
     status = path.stat()

@@ -11,6 +11,8 @@ import pytest
 import deuteron as triton
 import deuteron.language as tl
 from deuteron.compiler.errors import AssemblerError, CompilationError, UnsupportedOp
+from deuteron.compiler.targets import assembler
+from deuteron.compiler.targets.assembler import newest_ptx
 
 
 @triton.jit
@@ -201,6 +203,44 @@ def test_every_register_assembles(target):
     made = triton.compile(unpack, signature, {"N": 512}, target=target)
     assert str(made.asm["ptx"]).count("cvt.rn.f32.s32") == 4
     assert len(made.asm["cubin"]) > 0
+
+
+@triton.jit
+def round_by_chance(x, bits, out, N: tl.constexpr):
+    """Of PTX 8.7, where code for sm_100a is of 8.6."""
+    i = tl.arange(0, N)
+    value = tl.load(x + i)
+    asm: tl.constexpr = "cvt.rs.bf16x2.f32 $0, $1, $1, $2;"
+    pair = tl.inline_asm_elementwise(asm, "=r,f,r", [value, tl.load(bits + i)], tl.int32, is_pure=True, pack=1)
+    tl.store(out + i, pair)
+
+
+SIGNATURE = {"x": "*fp32:16", "bits": "*i32:16", "out": "*i32:16"}
+
+
+@pytest.mark.skipif(newest_ptx() < 87, reason="an assembler of CUDA 12.8 or newer")
+def test_instructions_may_be_newer_than_the_code_around_them():
+    made = triton.compile(round_by_chance, SIGNATURE, {"N": 128}, target="cuda:100a")
+    assert len(made.asm["cubin"]) > 0
+    said = f".version {newest_ptx() // 10}.{newest_ptx() % 10}\n"
+    assert said in str(made.asm["ptx"])
+
+
+@pytest.mark.parametrize(
+    ("identity", "version"),
+    [
+        ("ptxas 12.6.85 compiler.35059454_0", "8.6"),  # which reads 8.5: less than what the code generator needs
+        ("ptxas 12.9.86 compiler.36037853_0", "8.8"),
+        ("nvJitLink 13.0", "9.0"),
+        ("ptxas 14.2.1 compiler.1_0", "9.1"),  # not known, and no older
+        ("ptxas sha256 0123", "8.6"),
+        ("absent", "8.6"),
+    ],
+)
+def test_the_version_is_the_newest_that_the_assembler_reads(monkeypatch, identity: str, version: str):
+    monkeypatch.setattr(assembler, "assembler_identity", lambda: identity)
+    made = triton.compile(round_by_chance, SIGNATURE, {"N": 64}, target="cuda:100a", stop_after="ptx")
+    assert f".version {version}\n" in str(made.asm["ptx"])
 
 
 @triton.jit

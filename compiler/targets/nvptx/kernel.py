@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ...gpu.asynchronous import Wgmma
@@ -12,7 +13,9 @@ from ...llvm.hoist import hoist_invariants
 from ...llvm.lines import SourceLines
 from ...options import Schedule
 from ...target import Target
+from ...tile.assembly import InlineAssembly
 from .. import simt
+from ..assembler import newest_ptx
 from . import assembly, copies, dependents, mma, pipes, wgmma  # noqa: F401  (each registers its rules)
 from .machine import TRIPLE, PtxMachine
 
@@ -30,6 +33,8 @@ class PtxProgram:
     recipe: LaunchRecipe
     #: Nothing in its loops is left to move out, so LLVM may be brief.
     hoisted: bool = False
+    #: The kernel's author wrote assembly, which may be of newer PTX than the code generator's.
+    authored: bool = False
 
 
 def lower_to_llvm(
@@ -46,7 +51,8 @@ def lower_to_llvm(
     shared_bytes = function.allocation.total
     hoisted = _is_of_warp_groups(function) and len(state.module.functions) == 1
     text = state.module.written(hoist_invariants) if hoisted else str(state.module)
-    return PtxProgram(text, function.name, names, shared_bytes, state.warps, function.recipe, hoisted)
+    authored = any(isinstance(op, InlineAssembly) for op in function.walk())
+    return PtxProgram(text, function.name, names, shared_bytes, state.warps, function.recipe, hoisted, authored)
 
 
 def _is_of_warp_groups(function: GpuFunction) -> bool:
@@ -66,4 +72,15 @@ def emit_ptx(program: PtxProgram, target: Target) -> str:
 
     The machine is attached while optimising: without it LLVM would run passes that break convergent code.
     """
-    return compile_text(program.llvm, machine_for(target), "assembly", speed=1, brief=program.hoisted).decode()
+    ptx = compile_text(program.llvm, machine_for(target), "assembly", speed=1, brief=program.hoisted).decode()
+    return _as_new_as_is_read(ptx, target) if program.authored else ptx
+
+
+def _as_new_as_is_read(ptx: str, target: Target) -> str:
+    """The same code, which says that it is of the newest PTX that the assembler reads: it takes no instruction that is
+    newer than what the code says."""
+    newest = max(newest_ptx(), target.architecture.ptx_version)
+    return _VERSION.sub(f".version {newest // 10}.{newest % 10}", ptx, count=1)
+
+
+_VERSION = re.compile(r"^\.version [\d.]+$", re.MULTILINE)
