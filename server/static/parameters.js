@@ -28,13 +28,22 @@ function traceOf(trials, names, levels, style) {
   return trace;
 }
 
+// The levels of an axis that have a label: all where they are few. Plotly takes seconds for hundreds of labels.
+const MOST_LABELS = 12;
+
+function labelled(values) {
+  const last = values.length - 1;
+  if (last < MOST_LABELS) return values.map((_, level) => level);
+  return Array.from({ length: MOST_LABELS }, (_, label) => Math.round(label * last / (MOST_LABELS - 1)));
+}
+
 function draw(box) {
   const names = JSON.parse(box.dataset.names);
   const trials = JSON.parse(box.dataset.trials).sort((a, b) => a[1] - b[1]);
   const levels = names.map((name) => [...new Set(trials.map(([config]) => config[name]))].sort(compare));
   const best = Math.max(1, Math.round(trials.length / 10));
-  const ticks = levels.flatMap((values, axis) => values.map((value, level) => ({
-    x: axis, y: values.length > 1 ? level / (values.length - 1) : 0.5, text: String(value),
+  const ticks = levels.flatMap((values, axis) => labelled(values).map((level) => ({
+    x: axis, y: values.length > 1 ? level / (values.length - 1) : 0.5, text: String(values[level]),
     xanchor: "left", xshift: 4, showarrow: false, font: { size: 11, color: colour("--text") }, bgcolor: colour("--card"),
   })));
   Plotly.react(box, [
@@ -55,4 +64,4 @@ function drawAll() {
 }
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-drawAll();
+requestAnimationFrame(() => setTimeout(drawAll)); // once the tables are painted

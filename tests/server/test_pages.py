@@ -358,6 +358,15 @@ def test_jobs_and_a_job_live(make_service: Callable[..., Any], browser: Any, wai
         ["others", [0, 1, None, 0, 1, None], [1, 0.5, None, 0, 1, None]],
         ["fastest 1", [0, 1, None], [0, 0, None]],
     ]
+    labels = browser.execute_script(
+        "const box = document.querySelector('.lines'); box.dataset.trials = JSON.stringify("
+        "Array.from({length: 600}, (_, at) => [{A: at, B: at % 12}, at + 1])); draw(box);"
+        "return box.layout.annotations.map(label => [label.x, label.y, label.text])"
+    )
+    shown = [text for axis, _, text in labels if axis == 1]
+    assert len(shown) == 12 and (shown[0], shown[-1]) == ("0", "599"), "Plotly takes seconds for hundreds of labels"
+    assert [text for axis, _, text in labels if axis == 0] == [str(value) for value in range(12)]
+    assert all(y == (int(text) / 599 if axis else int(text) / 11) for axis, y, text in labels)
     no_errors(browser)
 
     follow(browser, css(browser, "nav a")[1])
