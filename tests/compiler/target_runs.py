@@ -10,6 +10,7 @@ from whole_tiles import Array
 from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.ir import Function
 from deuteron.compiler.options import Schedule
+from deuteron.compiler.runtime.device import Device
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
@@ -52,6 +53,11 @@ def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Arg
     ptx = nvptx.emit_ptx(program, target)
     code = nvptx.assemble(ptx, target, schedule).image
     kernel = CompiledKernel(metadata, signature, {"cubin": code}, None)
+    run_in_place(kernel, grid, arguments, device)
+
+
+def run_in_place(kernel: CompiledKernel, grid: tuple[int, ...], arguments: Sequence[Argument], device: Device) -> None:
+    """Launch on copies of arrays in the device's memory, and copy back what they have become."""
     held = [device.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
     kernel.run(grid, *held, device=device)
     device.synchronize()

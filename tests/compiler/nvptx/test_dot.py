@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from single_operations import DOT, DTYPES
-
-
-def as_tf32(x: np.ndarray) -> np.ndarray:
-    """What tensor cores read of f32: sign, exponent and ten bits of the mantissa."""
-    return (x.view(np.uint32) >> 13 << 13).view(np.float32)
+from single_operations import DOT, as_tf32, one_product
 
 
 @pytest.mark.parametrize(
@@ -24,15 +19,7 @@ def as_tf32(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(32, 32, 32), (64, 16, 64)])
 def test_dot(from_text, simulated, check_ptx, rng, dtype, precision, instruction, tolerance, shape) -> None:
     m, n, k = shape
-    accumulator = {"fp64": np.float64, "i8": np.int32}.get(dtype, np.float32)
-    out = {"fp64": "*fp64:16", "i8": "*i32:16"}.get(dtype, "*fp32:16")
-    sample = from_text(
-        DOT,
-        {"a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16", "c_ptr": out},
-        {"M": m, "N": n, "K": k, "P": precision},
-    )
-    a, b = ((rng.standard_normal(s) * (50 if dtype == "i8" else 1)).astype(DTYPES[dtype]) for s in ((m, k), (k, n)))
-    c = np.zeros((m, n), accumulator)
+    sample, a, b, c = one_product(from_text, rng, dtype, precision, shape)
     simulated(sample, (1,), [a, b, c])
     if (dtype, precision) == ("fp32", "tf32"):
         a, b = as_tf32(a), as_tf32(b)

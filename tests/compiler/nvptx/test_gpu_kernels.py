@@ -5,7 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from single_operations import DOT
+from single_operations import as_tf32, one_product
+from target_runs import run_in_place
 
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.compiler.runtime.launch.compile import compile
@@ -43,12 +44,7 @@ def launch(device):
         names = [a.name for a in sample.source.arguments if a.name in sample.signature]
         folded = [sample.signature[name] == "i32:1" for name in names]
         arguments = [a for a, is_one in zip(arguments, folded, strict=True) if not is_one]
-        held = [device.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
-        kernel.run(grid, *held, device=device)
-        device.synchronize()
-        for argument, there in zip(arguments, held, strict=True):
-            if isinstance(argument, np.ndarray):
-                argument[...] = there.to_numpy().reshape(argument.shape)
+        run_in_place(kernel, grid, arguments, device)
 
     return run
 
@@ -122,22 +118,11 @@ def test_matmul(matmul, launch, rng, dtype, shape, block, warps) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("shape", [(32, 32, 32), (128, 64, 64), (4, 32, 16)])
 def test_dot(from_text, launch, rng, dtype, precision, tolerance, shape) -> None:
-    m, n, k = shape
-    kinds = {"i8": np.int8, "fp8e5": ml_dtypes.float8_e5m2, "fp8e4nv": ml_dtypes.float8_e4m3fn}
-    kind = kinds.get(dtype) or DTYPES[dtype]
-    accumulator = {"fp64": np.float64, "i8": np.int32}.get(dtype, np.float32)
-    out = {"fp64": "*fp64:16", "i8": "*i32:16"}.get(dtype, "*fp32:16")
-    sample = from_text(
-        DOT,
-        {"a_ptr": f"*{dtype}:16", "b_ptr": f"*{dtype}:16", "c_ptr": out},
-        {"M": m, "N": n, "K": k, "P": precision},
-    )
-    scale = 50 if dtype == "i8" else 1
-    a, b = ((rng.standard_normal(s) * scale).astype(kind) for s in ((m, k), (k, n)))
-    c = np.zeros((m, n), accumulator)
+    m, _, k = shape
+    sample, a, b, c = one_product(from_text, rng, dtype, precision, shape)
     launch(sample, (1,), [a, b, c])
     if (dtype, precision) == ("fp32", "tf32") and m >= 16:  # smaller tiles are multiplied and added in f32
-        a, b = ((x.view(np.uint32) >> 13 << 13).view(np.float32) for x in (a, b))
+        a, b = as_tf32(a), as_tf32(b)
     exact = a.astype(np.float64) @ b.astype(np.float64)
     np.testing.assert_allclose(c, exact, atol=tolerance * k * np.abs(exact).max() / 8)
 
