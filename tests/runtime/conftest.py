@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,7 +84,7 @@ class Recorder:
     compiled: list[Variant] = field(default_factory=list)
     launches: list[tuple[Variant, tuple[int, int, int], tuple[Any, ...]]] = field(default_factory=list)
 
-    def compile(self, variant: Variant) -> FakeKernel:
+    def compile(self, variant: Variant, known: Mapping[str, object]) -> FakeKernel:
         self.compiled.append(variant)
         return FakeKernel(variant, self.launches)
 
@@ -105,7 +105,7 @@ def recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         if isinstance(value, JITFunction):
             value.cache.clear()
             value._variants.clear()
-    monkeypatch.setattr(launcher, "compile_variant", made.compile)
+    monkeypatch.setattr(launcher, "compile_if_fitting", made.compile)
     yield made
 
 

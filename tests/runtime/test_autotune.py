@@ -168,10 +168,10 @@ def test_the_hook_after_a_configuration_is_told_why_it_cannot_be_compiled() -> N
 def test_when_all_fail_each_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     from deuteron.compiler.runtime.launch import launcher
 
-    def refuse(variant: Any) -> Any:
+    def refuse(variant: Any, known: Any) -> Any:
         raise OutOfResources("shared memory", variant.constants["BLOCK"], 10)
 
-    monkeypatch.setattr(launcher, "compile_variant", refuse)
+    monkeypatch.setattr(launcher, "compile_if_fitting", refuse)
     kernel = tuned(BLOCKS, Stopwatch(float))
     with pytest.raises(LaunchError) as caught:
         kernel[grid](np.zeros(300, np.float32), 300)
@@ -279,13 +279,13 @@ def test_candidates_compile_once_and_in_other_threads(monkeypatch: pytest.Monkey
     from deuteron.compiler.runtime.launch import launcher
 
     compiled: list[tuple[int, int]] = []
-    compile_variant = launcher.compile_variant
+    compile_if_fitting = launcher.compile_if_fitting
 
-    def note(variant: Any) -> Any:
+    def note(variant: Any, known: Any) -> Any:
         compiled.append((variant.constants["BLOCK"], threading.get_ident()))
-        return compile_variant(variant)
+        return compile_if_fitting(variant, known)
 
-    monkeypatch.setattr(launcher, "compile_variant", note)
+    monkeypatch.setattr(launcher, "compile_if_fitting", note)
     kernel = deuteron.autotune(BLOCKS, ["n"], warmup=0.1, rep=0.1)(
         deuteron.heuristics({"ADD": lambda args: args["BLOCK"]})(fill_kernel())
     )
@@ -299,11 +299,11 @@ def test_hooks_of_configurations_shape_what_is_compiled(monkeypatch: pytest.Monk
     from deuteron.compiler.runtime.launch import launcher
 
     compiled: list[str] = []
-    compile_variant = launcher.compile_variant
+    compile_if_fitting = launcher.compile_if_fitting
     monkeypatch.setattr(
         launcher,
-        "compile_variant",
-        lambda variant: compiled.append(str(variant.signature["x"])) or compile_variant(variant),
+        "compile_if_fitting",
+        lambda variant, known: compiled.append(str(variant.signature["x"])) or compile_if_fitting(variant, known),
     )
     x = deuteron.get_device("cpu").array(np.zeros(300, np.float32))
 

@@ -168,21 +168,21 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             reads.append(f"        _d_k{i} = _d_change{i}[_d_k{i}]")
     meta = ", ".join(f"{n!r}: {n}" for n in names)
     given = f"(_d_grid, {_tuple(values)}, {everything})"
-    last = [
+    launch = [
         "    _d_direct = _d_run.direct",
         "    if _d_direct is None or _d_installed.hooks:",
         f"        return _d_run{given}",
         f"    return _d_direct({', '.join(['_d_grid', *values])})",
     ]
-    grid = [
+    last = {
+        "launch": launch,
+        "bind": [f"    return _d_run.bound{given}"],
+        "warm": [f"    return _d_run({_tuple(values)})"],
+    }
+    sized = [
         "    if _d_grid.__class__ is not tuple and callable(_d_grid):",
         f"        _d_grid = _d_grid({{{meta}{', ' if meta else ''}**_d_options}})",
     ]
-    endings = {
-        "launch": [*grid, *last],
-        "bind": [*grid, f"    return _d_run.bound{given}"],
-        "warm": [f"    return _d_run({_tuple(values)})"],
-    }
     return "\n".join(
         [
             f"def launch({_declaration(parameters)}):",
@@ -202,9 +202,10 @@ def binder_text(parameters: Sequence[KernelParameter], ending: Ending) -> str:
             "    except TypeError:",  # an option that cannot be in a key
             "        _d_key = _d_hashable(_d_key)",
             "        _d_run = _d_variants.get(_d_key)",
+            *(sized if ending != "warm" else ()),
             f"    if _d_run is None or {extra}:",
-            f"        _d_run = _d_prepare(_d_key, {everything}, {extra}, _d_options)",
-            *endings[ending],
+            f"        _d_run = _d_prepare(_d_key, {everything}, {extra}, _d_options, _d_grid)",
+            *last[ending],
         ]
     )
 

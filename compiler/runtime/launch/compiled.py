@@ -14,14 +14,14 @@ from ... import knobs
 from ...errors import LaunchError, TargetError
 from ...folders import make_folder
 from ...language.constexpr import unwrap
-from ...launch_recipe import PROGRAMS, Guard
+from ...launch_recipe import PROGRAMS, Guard, LaunchRecipe
 from ...signature import ArgumentType, scattered
 from ...whole_file import write_whole
 from ..arrays.descriptor import spread
 from ..device import Device
 from ..devices import default_device, get_device
 from ..variant.metadata import KernelMetadata
-from ..variant.obtain import PERSISTENT, obtain, obtain_fitting
+from ..variant.obtain import PERSISTENT, obtain, obtain_fitting, obtain_if_fitting
 from ..variant.pipeline import STAGES, Artifact, produce
 from ..variant.variant import Variant
 from .grid import Grid, grid_of
@@ -339,6 +339,14 @@ def compile_fitting(variant: Variant, known: Mapping[str, object]) -> CompiledKe
     begin = time.perf_counter_ns()
     fitting, metadata, artifacts = obtain_fitting(variant, known)
     return _told_of(fitting, metadata, artifacts, begin)
+
+
+def compile_if_fitting(variant: Variant, known: Mapping[str, object]) -> CompiledKernel | LaunchRecipe:
+    """The compiled variant; only how it would be launched where that says that guards do not hold of what is
+    ``known``, and no code is at hand."""
+    begin = time.perf_counter_ns()
+    recipe, found = obtain_if_fitting(variant, known)
+    return recipe if found is None else _told_of(variant, *found, begin)
 
 
 def _told_of(variant: Variant, metadata: KernelMetadata, artifacts: dict[str, Artifact], begin: int) -> CompiledKernel:

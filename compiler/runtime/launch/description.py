@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...errors import ArgumentMismatch, CompilationError
 from ...language.constexpr import unwrap
+from ...launch_recipe import LaunchRecipe
 from ...source.arguments import spelled
 from ...syntax import module_tree
 from ..variant.specialization import function_name, variant_from_text
@@ -44,18 +45,19 @@ class DeclaredParameter:
 
 
 class Variants(dict[str, CompiledKernel | PendingKernel]):
-    """Variants compiled so far, and those under way, by their hash. Clearing forgets what is ready to be launched, too:
-    the next launch looks for its variant on disk and compiles it if it is not there."""
+    """Variants compiled so far, and those under way, by their hash. Clearing forgets what was ``derived`` from them,
+    such as what is ready to be launched, too: the next launch looks for its variant on disk and compiles it if it is
+    not there."""
 
-    def __init__(self, *derived: dict[object, Prepared] | dict[object, Warm]) -> None:
+    def __init__(self, *derived: dict[object, Prepared] | dict[object, Warm] | dict[str, LaunchRecipe]) -> None:
         super().__init__()
         self._derived = derived
 
     def clear(self) -> None:
         """Forget all variants."""
         super().clear()
-        for prepared in self._derived:
-            prepared.clear()
+        for known in self._derived:
+            known.clear()
 
 
 class DeviceCaches(Mapping[object, tuple[Variants]]):

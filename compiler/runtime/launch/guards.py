@@ -27,7 +27,7 @@ class Guards:
     Where they are ``about_programs``, they look at that number too: :meth:`seen`.
     """
 
-    __slots__ = ("holds", "about_programs", "_spread", "_places")
+    __slots__ = ("holds", "about_programs", "_names", "_spread", "_places")
 
     def __init__(self, guards: Sequence[Guard], names: Sequence[str], spread: Spread | None = None) -> None:
         self.about_programs = any(guard.parameter == PROGRAMS for guard in guards)
@@ -37,6 +37,7 @@ class Guards:
         hold = predicate(guards, names)
         #: Whether all hold for what is :meth:`seen` of a launch.
         self.holds: Callable[[Values], bool] = hold if spread is None else lambda values: hold(spread(values))
+        self._names = names
         self._spread = spread
         self._places = [(guard, list(names).index(guard.parameter)) for guard in guards]
 
@@ -51,6 +52,10 @@ class Guards:
         if self._spread is not None:
             values = self._spread(values)
         return tuple([guard for guard, place in self._places if not guard.holds(values[place])])
+
+    def named(self, values: Values) -> dict[str, object]:
+        """What is seen, by name."""
+        return dict(zip(self._names, values if self._spread is None else self._spread(values), strict=True))
 
 
 def _but_the_last(spread: Spread) -> Spread:

@@ -62,7 +62,8 @@ class LaunchEvent:
 @dataclass(frozen=True, slots=True)
 class VariantRequest:
     """A launch or a warm-up needs a variant that this process does not have yet. Listeners get it twice: before with
-    ``metadata`` None, and afterwards with what is known about the result."""
+    ``metadata`` None, and afterwards with what is known about the result; not afterwards where arguments turn out to
+    break its guards, for then another variant is needed."""
 
     kernel: Sourced
     variant: Variant

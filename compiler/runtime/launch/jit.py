@@ -17,6 +17,7 @@ from ...errors import (
     UnreadableArgument,
 )
 from ...language.context import state
+from ...launch_recipe import LaunchRecipe
 from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
 from ...python_text import remember
 from ...source.kernel import KernelSource
@@ -86,7 +87,8 @@ class JITFunction(DescribedKernel):
         self._unaligned = set(do_not_specialize_on_alignment)
         self._variants: dict[object, Prepared] = {}
         self._warmed: dict[object, Warm] = {}
-        self.cache = Variants(self._variants, self._warmed)
+        self.recipes: dict[str, LaunchRecipe] = {}
+        self.cache = Variants(self._variants, self._warmed, self.recipes)
         self._seen_epoch = [-1]
         self._watched: list[Watch] = []
         #: Globals that the kernel, once compiled, counts on; see :attr:`Watch.values`.
@@ -251,8 +253,9 @@ class JITFunction(DescribedKernel):
         args: tuple[object, ...],
         extra: tuple[object, ...],
         options: dict[str, object],
+        grid: object,
     ) -> Prepared:
-        """The launcher for argument types seen for the first time."""
+        """The launcher for argument types seen for the first time, on this grid."""
         if extra:
             self._refuse_extra(extra)
         self._check_options(options)
@@ -264,7 +267,7 @@ class JITFunction(DescribedKernel):
         elif self.interpreted:
             made = InterpretedLaunch(self, launch)
         else:
-            made = prepare(self, launch, lambda: specialize(self, arguments, options))
+            made = prepare(self, launch.on(grid), lambda: specialize(self, arguments, options))
             self._watch()
         self._variants[key] = made
         return made
@@ -281,8 +284,9 @@ class JITFunction(DescribedKernel):
         args: tuple[object, ...],
         extra: tuple[object, ...],
         options: dict[str, object],
+        grid: object = None,
     ) -> Callable[[tuple[Any, ...]], CompiledKernel]:
-        """What gives the variant for argument types seen for the first time."""
+        """What gives the variant for argument types seen for the first time; ``grid`` means nothing to it."""
         if extra:
             self._refuse_extra(extra)
         arguments = dict(zip(self.arg_names, args, strict=True))

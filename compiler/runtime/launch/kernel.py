@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from ...launch_recipe import Guard
+from ...launch_recipe import PROGRAMS, Guard, LaunchRecipe
 from ...signature import ArgumentType, is_hidden
 from ...source.kernel import Sourced
 from ..arrays.arguments import Key
@@ -17,6 +17,8 @@ from ..variant.variant import Variant
 from .binding import KernelParameter
 from .bound import Bindable, Relaunch
 from .compiled import CompiledKernel
+from .grid import grid_of
+from .guards import programs_per_sm
 from .interface import KernelInterface
 from .loaded import Direct
 from .pending import PendingKernel
@@ -46,7 +48,8 @@ class Launch:
     #: Where what remains of the run-time arguments is: the index among the parameters that are not ``tl.constexpr``,
     #: and in a tuple those of the leaf.
     passed: tuple[tuple[int, ...], ...]
-    #: Numbers and addresses by name, of the arguments that were given and not only described.
+    #: Numbers and addresses by name, of the arguments that were given and not only described, and what guards may be
+    #: about besides, :data:`PROGRAMS`.
     known: Mapping[str, object] = field(default_factory=dict)
     #: No array says where the launch runs: ``device`` is the default one of this moment.
     anywhere: bool = False
@@ -54,6 +57,11 @@ class Launch:
     def without(self, guards: Sequence[Guard]) -> Launch:
         """The same launch with a variant that does without ``guards``."""
         return replace(self, variant=self.variant.without(guards))
+
+    def on(self, grid: object) -> Launch:
+        """The same launch, of which the grid is known. Raises LaunchError where it is none."""
+        programs = programs_per_sm(grid_of(grid), self.device.properties.sm_count or 1)
+        return replace(self, known={**self.known, PROGRAMS: programs})
 
     @property
     def name(self) -> str:
@@ -95,13 +103,15 @@ class Prepared(Protocol):
 class Kernel(Sourced, KernelInterface, Bindable):
     """What specialising, launching and tuning need of a kernel; :class:`.jit.JITFunction` is the one that users make.
 
-    ``cache`` holds the variants compiled so far, and those under way, by their key; ``launch_metadata`` is called with
-    grid, launch and arguments when a profiler listens.
+    ``cache`` holds the variants compiled so far, and those under way, by their key; ``recipes`` how those would be
+    launched that were left because they rely on what did not hold; ``launch_metadata`` is called with grid, launch and
+    arguments when a profiler listens.
     """
 
     __name__: str
     launch_metadata: Callable[..., Mapping[str, object]] | None
     cache: dict[str, CompiledKernel | PendingKernel]
+    recipes: dict[str, LaunchRecipe]
 
     @property
     @abstractmethod

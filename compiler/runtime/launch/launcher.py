@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...launch_recipe import Guard
+from ...launch_recipe import Guard, LaunchRecipe
 from ...signature import flattened, is_hidden, scattered
 from ..arrays.descriptor import spread
 from ..devices import default_device, default_moves
 from .bound import Relaunch
-from .compiled import CompiledKernel, compile_variant
+from .compiled import CompiledKernel, compile_if_fitting
 from .grid import grid_of
 from .guards import Guards, Spread
 from .hooks import LaunchEvent, VariantRequest, described, installed, launch_with_hooks
@@ -26,10 +26,10 @@ def compile_for_launch(kernel: Kernel, launch: Launch, *, warmup: bool = False) 
     """The compiled variant of a launch whose guards hold, as far as its arguments are known. ``warmup``: what listeners
     are told."""
     while True:
-        compiled = _compiled(kernel, launch, warmup)
-        broken = compiled.metadata.recipe.broken_by(launch.known)
-        if not broken:
-            return compiled
+        found = _look_for(kernel, launch, warmup)
+        broken = _recipe_of(found).broken_by(launch.known)
+        if not (broken or isinstance(found, LaunchRecipe)):
+            return found
         launch = launch.without(broken)
 
 
@@ -37,7 +37,7 @@ def compile_later(kernel: Kernel, launch: Launch, mode: AsyncCompileMode) -> Pen
     """The variant of a launch that :func:`compile_for_launch` gives, compiled by the mode's executor unless it is at
     hand or under way."""
     key = launch.variant.key
-    known = kernel.cache.get(key)
+    known = kernel.cache.get(_narrowed(kernel, launch).variant.key) or kernel.cache.get(key)
     if known is not None:
         return known
 
@@ -47,6 +47,7 @@ def compile_later(kernel: Kernel, launch: Launch, mode: AsyncCompileMode) -> Pen
 
     def work() -> CompiledKernel:
         _make(kernel, launch, warmup=True)
+        forget(made)  # where that was only looked at
         return compile_for_launch(kernel, launch, warmup=True)
 
     made = kernel.cache[key] = mode.begin(forget)
@@ -54,23 +55,41 @@ def compile_later(kernel: Kernel, launch: Launch, mode: AsyncCompileMode) -> Pen
     return made
 
 
-def _compiled(kernel: Kernel, launch: Launch, warmup: bool = False) -> CompiledKernel:
-    """The compiled variant of a launch: from this process, the disk cache or the compiler."""
-    known = kernel.cache.get(launch.variant.key)
-    if known is None:
-        return _make(kernel, launch, warmup)
-    return known.result() if isinstance(known, PendingKernel) else known
+def _narrowed(kernel: Kernel, launch: Launch) -> Launch:
+    """The launch with the variant that is asked for where those are left that were found not to fit."""
+    while (recipe := kernel.recipes.get(launch.variant.key)) and (broken := recipe.broken_by(launch.known)):
+        launch = launch.without(broken)
+    return launch
 
 
-def _make(kernel: Kernel, launch: Launch, warmup: bool) -> CompiledKernel:
-    """The variant of a launch from the disk cache or the compiler, kept in this process."""
+def _look_for(kernel: Kernel, launch: Launch, warmup: bool = False) -> CompiledKernel | LaunchRecipe:
+    """The compiled variant of a launch: from this process, the disk cache or the compiler; only how it would be
+    launched where guards of it are known not to hold, and it is not at hand."""
+    key = launch.variant.key
+    while isinstance(found := kernel.cache.get(key), PendingKernel):
+        found.result()
+    if found is not None:
+        return found
+    recipe = kernel.recipes.get(key)
+    return recipe if recipe and recipe.broken_by(launch.known) else _make(kernel, launch, warmup)
+
+
+def _recipe_of(found: CompiledKernel | LaunchRecipe) -> LaunchRecipe:
+    return found if isinstance(found, LaunchRecipe) else found.metadata.recipe
+
+
+def _make(kernel: Kernel, launch: Launch, warmup: bool) -> CompiledKernel | LaunchRecipe:
+    """What the disk cache or the compiler has for :func:`_look_for`, kept in this process."""
     request = VariantRequest(kernel, launch.variant, launch.device, warmup)
     installed.tell(request)
-    made = compile_variant(launch.variant)
-    made.launch_metadata = kernel.launch_metadata
-    kernel.cache[launch.variant.key] = made
-    installed.tell(replace(request, metadata=made.metadata))
-    return made
+    found = compile_if_fitting(launch.variant, launch.known)
+    if isinstance(found, LaunchRecipe):
+        kernel.recipes[launch.variant.key] = found
+        return found
+    found.launch_metadata = kernel.launch_metadata
+    kernel.cache[launch.variant.key] = found
+    installed.tell(replace(request, metadata=found.metadata))
+    return found
 
 
 def prepare(kernel: Kernel, launch: Launch, again: Callable[[], Launch]) -> Prepared:
@@ -82,11 +101,13 @@ def prepare(kernel: Kernel, launch: Launch, again: Callable[[], Launch]) -> Prep
 
 
 def make_launcher(kernel: Kernel, launch: Launch) -> Launcher | GuardedLauncher:
-    """What launches the variant of ``launch``, or one without those of its guards that arguments break."""
-    compiled = _compiled(kernel, launch)
-    if compiled.metadata.recipe.guards:
-        return GuardedLauncher(kernel, launch, compiled)
-    return Launcher(kernel, launch, compiled)
+    """What launches the variant of ``launch``, or one without those of its guards that arguments break. The variant is
+    compiled unless it does not fit what is known of the arguments."""
+    found = _look_for(kernel, launch)
+    guards = _recipe_of(found).guards
+    if guards or isinstance(found, LaunchRecipe):
+        return GuardedLauncher(kernel, launch, guards)
+    return Launcher(kernel, launch, found)
 
 
 class Launcher:
@@ -204,17 +225,17 @@ def places_of(launch: Launch, value: str = "v{}") -> dict[str, str]:
 
 
 class GuardedLauncher:
-    """Launches a variant with guards while its arguments keep them, and otherwise one without those that they break,
-    which is compiled when it is first needed."""
+    """Launches a variant with guards while arguments keep them, and otherwise one without those that they break; each
+    is compiled when it is first needed."""
 
-    __slots__ = ("direct", "_kernel", "_launch", "_compiled", "_guards", "_holds", "_fitting", "_others")
+    __slots__ = ("direct", "_kernel", "_launch", "_promises", "_guards", "_holds", "_fitting", "_others")
 
-    def __init__(self, kernel: Kernel, launch: Launch, compiled: CompiledKernel) -> None:
+    def __init__(self, kernel: Kernel, launch: Launch, promises: Sequence[Guard]) -> None:
         self._kernel = kernel
         self._launch = launch
-        self._compiled = compiled
+        self._promises = promises
         spread = _picker(launch, len(kernel.run_time_names))
-        self._guards = Guards(compiled.metadata.recipe.guards, list(launch.signature), spread)
+        self._guards = Guards(promises, list(launch.signature), spread)
         self._holds = self._guards.holds
         self._fitting: Launcher | None = None  # not loaded before arguments fit it
         self._others: dict[tuple[Guard, ...], Launcher | GuardedLauncher] = {}
@@ -233,16 +254,18 @@ class GuardedLauncher:
 
     def chosen(self, grid: object, values: tuple[Any, ...]) -> Launcher:
         """The launcher of the variant for this grid and these values."""
-        broken = self._guards.broken(self._seen(grid, values))
+        seen = self._seen(grid, values)
+        broken = self._guards.broken(seen)
         if not broken:
             if self._fitting is None:
-                guards = self._compiled.metadata.recipe.guards
-                self._fitting = Launcher(self._kernel, self._launch, self._compiled, guards, self._otherwise)
+                compiled = compile_for_launch(self._kernel, replace(self._launch, known={}))
+                self._fitting = Launcher(self._kernel, self._launch, compiled, self._promises, self._otherwise)
                 self.direct = self._fitting.direct
             return self._fitting
         found = self._others.get(broken)
         if found is None:
-            found = self._others[broken] = make_launcher(self._kernel, self._launch.without(broken))
+            other = replace(self._launch.without(broken), known=self._guards.named(seen)).on(grid)
+            found = self._others[broken] = make_launcher(self._kernel, other)
         launcher = found.chosen(grid, values)
         if self.direct is None and launcher.direct is not None:
             self.direct = self._otherwise  # until arguments fit
@@ -285,24 +308,27 @@ class DefaultDeviceLauncher:
 
 class Warm:
     """Gives the variant that a launch with these machine values runs, on a large grid: one with guards while they are
-    kept, else one without those that are broken, compiled when it is first asked for. Nothing is loaded."""
+    kept, else one without those that are broken; each is compiled when it is first asked for. Nothing is loaded."""
 
     __slots__ = ("_kernel", "_launch", "_compiled", "_guards", "_others")
 
     def __init__(self, kernel: Kernel, launch: Launch) -> None:
         self._kernel = kernel
         self._launch = launch
-        self._compiled = _compiled(kernel, launch, warmup=True)
-        guards = self._compiled.metadata.recipe.argument_guards
+        found = _look_for(kernel, launch, warmup=True)
+        self._compiled = None if isinstance(found, LaunchRecipe) else found
         spread = _picker(launch, len(kernel.run_time_names))
-        self._guards = Guards(guards, list(launch.signature), spread) if guards else None
+        self._guards = Guards(_recipe_of(found).argument_guards, list(launch.signature), spread)
         self._others: dict[tuple[Guard, ...], Warm] = {}
 
     def __call__(self, values: tuple[Any, ...]) -> CompiledKernel:
-        if self._guards is None or self._guards.holds(values):
+        if self._guards.holds(values):
+            if self._compiled is None:
+                self._compiled = compile_for_launch(self._kernel, replace(self._launch, known={}), warmup=True)
             return self._compiled
         broken = self._guards.broken(values)
         found = self._others.get(broken)
         if found is None:
-            found = self._others[broken] = Warm(self._kernel, self._launch.without(broken))
+            other = replace(self._launch.without(broken), known=self._guards.named(values))
+            found = self._others[broken] = Warm(self._kernel, other)
         return found(values)

@@ -30,23 +30,32 @@ def obtain(variant: Variant, stop_after: str | None, step: str | None) -> tuple[
     return work.metadata(), work.artifacts
 
 
+def obtain_if_fitting(
+    variant: Variant, known: Mapping[str, object]
+) -> tuple[LaunchRecipe, tuple[KernelMetadata, dict[str, Artifact]] | None]:
+    """How a variant is launched, and what :func:`obtain` gives of it, unless guards of it do not hold of what is
+    ``known``, numbers and addresses of a launch by parameter name: then it is not assembled, and the cache remembers
+    the guards."""
+    found = _cached(variant)
+    recipe = found[0].recipe if found is not None else _remembered(variant)
+    if recipe is None or (found is None and not recipe.broken_by(known)):
+        work = build(variant, known=known)
+        (_remember if work.broken else _keep)(work)
+        metadata = work.metadata()
+        recipe, found = metadata.recipe, None if work.broken else (metadata, work.artifacts)
+    return recipe, found
+
+
 def obtain_fitting(
     variant: Variant, known: Mapping[str, object]
 ) -> tuple[Variant, KernelMetadata, dict[str, Artifact]]:
-    """The variant without the guards that do not hold of what is ``known``, numbers and addresses of a launch by
-    parameter name, and what :func:`obtain` gives of it. Those that rely on such guards are not assembled: the cache
-    remembers the guards."""
+    """The variant without the guards that do not hold of what is ``known``, and what :func:`obtain` gives of it; on the
+    way there nothing is assembled that relies on such guards."""
     while True:
-        found = _cached(variant)
-        recipe = found[0].recipe if found is not None else _remembered(variant)
-        broken = recipe.broken_by(known) if recipe is not None else ()
-        if found is None and not broken:
-            work = build(variant, known=known)
-            (_remember if work.broken else _keep)(work)
-            found = work.metadata(), work.artifacts
-            broken = found[0].recipe.broken_by(known)
+        recipe, found = obtain_if_fitting(variant, known)
+        broken = recipe.broken_by(known)
         if found is not None and not broken:
-            return variant, found[0], found[1]
+            return variant, *found
         variant = variant.without(broken)
 
 

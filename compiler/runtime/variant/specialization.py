@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 from ...errors import KernelMismatch, LaunchError
 from ...ir.types import SCALARS, Scalar
+from ...launch_recipe import Guard
 from ...signature import parse_argument_type
 from ...source.kernel import KernelSource, Sourced
 from ...target import Target
@@ -28,6 +29,7 @@ def specialization_text(variant: Variant) -> str:
             "signature": {name: str(kind) for name, kind in variant.signature.items()},
             "constants": {name: _encoded(value) for name, value in variant.constants.items()},
             "schedule": asdict(variant.schedule),
+            "denied": [asdict(guard) for guard in variant.denied],
         }
     )
 
@@ -46,6 +48,7 @@ def variant_from_text(source: KernelSource, text: str) -> Variant:
         name, digest, target = data["name"], data["source"], data["target"]
         signature, constants, schedule = data["signature"], data["constants"], data["schedule"]
         backend, target_name = target["backend"], target["name"]
+        denied = [Guard(**guard) for guard in data["denied"]]
     except (ValueError, KeyError, TypeError) as error:
         raise LaunchError("this is no specialization data", hint="pass what a compile hook was given") from error
     if (name, digest) != (source.name, source.hash):
@@ -55,7 +58,7 @@ def variant_from_text(source: KernelSource, text: str) -> Variant:
         raise KernelMismatch(f"Specialization data is for {target}, which is no target of deuteron")
     types = {parameter: parse_argument_type(kind) for parameter, kind in signature.items()}
     values = {parameter: _decoded(parameter, value) for parameter, value in constants.items()}
-    return Variant(source, types, values, Target.parse(target_name), make_schedule(schedule))
+    return Variant(source, types, values, Target.parse(target_name), make_schedule(schedule)).without(denied)
 
 
 def function_name(function: Sourced) -> str:
