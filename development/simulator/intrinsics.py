@@ -144,10 +144,27 @@ _FUNCTIONS: dict[str, Callable[..., Array | tuple[Array, ...]]] = {
     "deuteron_fmod_f32": np.fmod,
     "deuteron_fmod_f64": np.fmod,
 }
+_REDUCTIONS: dict[str, Callable[[Array], Array]] = {
+    "add": lambda x: np.add.reduce(x, dtype=x.dtype),
+    "and": np.bitwise_and.reduce,
+    "or": np.bitwise_or.reduce,
+    "xor": np.bitwise_xor.reduce,
+    "min": np.minimum.reduce,
+    "max": np.maximum.reduce,
+    "umin": lambda x: np.minimum.reduce(unsigned(x)).astype(x.dtype),
+    "umax": lambda x: np.maximum.reduce(unsigned(x)).astype(x.dtype),
+}
+
+
+def _all_lanes(reduce: Callable[[Array], Array], x: Array, _: Array) -> Array:
+    return np.full(LANES, reduce(x))
+
+
 # Those in which lanes exchange values.
 _SHUFFLES: dict[str, Callable[..., Array]] = {
     "llvm.nvvm.shfl.sync.bfly": lambda _, x, lane, __: x[np.arange(32) ^ lane],
     "llvm.nvvm.shfl.sync.idx": lambda _, x, lane, __: x[lane & 31],
+    **{f"llvm.nvvm.redux.sync.{kind}": partial(_all_lanes, reduce) for kind, reduce in _REDUCTIONS.items()},
 }
 _NOTHING = ("llvm.assume",)
 
@@ -166,8 +183,9 @@ def parse_call(name: str, body: str) -> Step:
     # Every barrier needs whole warps here, as the aligned ones do.
     if order := _SYNCHRONISATION.get(callee.removeprefix("llvm.nvvm.").replace(".aligned", "")):
         return _synchronisation(name, order, inputs)
-    together = callee.rsplit(".", 1)[0] in _SHUFFLES
-    function = {**_FUNCTIONS, **_SHUFFLES}.get(callee.rsplit(".", 1)[0]) or _FUNCTIONS.get(callee)
+    together = callee in _SHUFFLES or callee.rsplit(".", 1)[0] in _SHUFFLES
+    known = {**_FUNCTIONS, **_SHUFFLES}
+    function = known.get(callee.rsplit(".", 1)[0]) or known.get(callee)
     if function is None:
         raise SimulationError(f"the simulator does not know @{callee}")
     dtype = None if returns == "}" else split_type(returns)[1]

@@ -149,6 +149,10 @@ class PtxMachine(PtxMemory):
         """``shfl.sync.idx``."""
         return _shuffle(state, "idx", value, word, lane)
 
+    def reduce_warp(self, state: simt.Lowering, kind: str, value: str) -> str:
+        """``redux.sync``, from sm_80 on."""
+        return state.text.call("i32", f"llvm.nvvm.redux.sync.{kind}", [("i32", value), ("i32", "-1")])
+
     # Records: special registers, read in their place among accesses and asynchronous operations -----------------
 
     def clock(self, state: simt.Lowering, word: str) -> str:

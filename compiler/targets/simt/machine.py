@@ -87,6 +87,11 @@ class SimtTarget(ABC):
     def shuffle_from(self, state: Lowering, value: str, word: str, lane: str) -> str:
         """``value`` (``word``: i32 or float) of the lane whose number modulo 32 is ``lane`` (i32)."""
 
+    @abstractmethod
+    def reduce_warp(self, state: Lowering, kind: str, value: str) -> str:
+        """What all lanes of the warp make of their ``value`` (i32) together; ``kind``: add, and, or, xor, min, max, or
+        umin and umax of unsigned ones."""
+
     # Memory --------------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -1,4 +1,5 @@
-"""Reductions: a tree inside each thread, butterfly shuffles inside each warp, shared memory across warps."""
+"""Reductions: a tree inside each thread, butterfly shuffles inside each warp or one instruction of the whole warp
+(:mod:`.whole_warp`), shared memory across warps."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from .in_order import PositionOrder, in_order
 from .lowering import ELEMENT_RULES, Lowering, reach_of, rule
 from .registers import Registers
 from .vectors import load_shared, store_shared
+from .whole_warp import whole_warp
 
 #: One partial result: a value for each operand of the reduction.
 Item = tuple[str, ...]
@@ -55,8 +57,12 @@ def _reduce(state: Lowering, op: Reduce) -> None:
     elements = [v.type.elem for v in op.inputs]
     ordered = in_order(op, layout)
     items = [_reduce_thread(state, op.combine, inputs, group, ordered) for group in plan.groups]
-    for bit in plan.lane_bits:
-        items = [_exchange(state, op.combine, item, elements, 1 << bit) for item in items]
+    together = whole_warp(op, plan.lane_bits)
+    if together is not None:
+        items = [together(state, item) for item in items]
+    else:
+        for bit in plan.lane_bits:
+            items = [_exchange(state, op.combine, item, elements, 1 << bit) for item in items]
     if plan.warp_bits:
         items = _across_warps(state, op, plan, items, elements)
     for place, result in enumerate(op.results):

@@ -1,0 +1,133 @@
+"""What the combining region of a reduction does, where that is one of the few things that hardware does for all lanes
+of a warp at once."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import isnan, nan
+from typing import Literal
+
+from ...ir.core import Block, Op, Value
+from ...tile.elementwise import Add, And, Compare, Max, Min, Not, Or, Select, Xor
+
+Extreme = Literal["min", "max"]
+Kind = Literal["add", "and", "or", "xor", "min", "max"]
+
+_KINDS: dict[type[Op], Kind] = {Add: "add", And: "and", Or: "or", Xor: "xor", Min: "min", Max: "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sole:
+    """One operand, to which this is done; ``propagate_nan`` is that of extrema."""
+
+    kind: Kind
+    propagate_nan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Of two pairs of a value and an integer the one with the extreme value stays, of equal values that with the
+    smaller integer. A number stays before NaN."""
+
+    extreme: Extreme
+
+
+def what_it_does(region: Block) -> Sole | Placed | None:
+    """What ``region`` does; None where it is nothing of these."""
+    return _sole(region) if len(region.args) == 2 else _placed(region)
+
+
+def _sole(region: Block) -> Sole | None:
+    end = region.terminator
+    op = end.operands[0].op if end is not None else None
+    if not isinstance(op, Add | And | Or | Xor | Min | Max) or {op.lhs, op.rhs} != {*region.args}:
+        return None
+    return Sole(_KINDS[type(op)], isinstance(op, Min | Max) and op.propagate_nan)
+
+
+_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pair:
+    value: float
+    place: int
+
+
+def _placed(region: Block) -> Placed | None:
+    """A region that only compares and chooses is known by what it chooses in every case: a value may be less, equal,
+    greater or NaN, an integer less, equal or greater."""
+    if len(region.args) != 4 or not region.args[1].type.is_integer:
+        return None
+    values = (0.0, 1.0, nan) if region.args[0].type.is_float else (0.0, 1.0)
+    pairs = [_Pair(value, place) for value, place in product(values, (0, 1))]
+    cases = [(left, right) for left, right in product(pairs, pairs) if left is not right]
+    extremes: tuple[Extreme, Extreme] = ("min", "max")
+    for extreme in extremes:
+        if all(_is_right(region, extreme, left, right) for left, right in cases):
+            return Placed(extreme)
+    return None
+
+
+def _is_right(region: Block, extreme: Extreme, left: _Pair, right: _Pair) -> bool:
+    """Whether of two pairs that differ the one stays that has to. Where it hangs on their order whether NaN stays, the
+    program says nothing about it."""
+    stays = _stays(region, left, right)
+    if stays is None:
+        return False
+    if isnan(left.value) or isnan(right.value):
+        return stays is _first(extreme, left, right) or _stays(region, right, left) is not stays
+    return stays is _first(extreme, left, right)
+
+
+def _first(extreme: Extreme, left: _Pair, right: _Pair) -> _Pair:
+    if isnan(left.value) != isnan(right.value):
+        return right if isnan(left.value) else left
+    if left.value == right.value or isnan(left.value):
+        return left if left.place < right.place else right
+    return left if (left.value > right.value) == (extreme == "max") else right
+
+
+def _stays(region: Block, left: _Pair, right: _Pair) -> _Pair | None:
+    """The pair of which ``region`` yields both parts; None where it does more than compare and choose."""
+    known: dict[Value, object] = dict(
+        zip(region.args, ((left, "value"), (left, "place"), (right, "value"), (right, "place")), strict=True)
+    )
+    for op in region.ops:
+        if op is region.terminator:
+            continue
+        made = _evaluate(op, known)
+        if made is None:
+            return None
+        known[op.results[0]] = made
+    end = region.terminator
+    found = [known.get(value) for value in end.operands] if end is not None else []
+    return next((pair for pair in (left, right) if found == [(pair, "value"), (pair, "place")]), None)
+
+
+def _evaluate(op: Op, known: Mapping[Value, object]) -> object:
+    operands = [known.get(value) for value in op.operands]
+    match op, operands:
+        case Compare(predicate=predicate), [(_Pair() as left, str(part)), (_Pair() as right, str(other))]:
+            return _COMPARISONS[predicate](getattr(left, part), getattr(right, other))
+        case Not(), [bool(x)]:
+            return not x
+        case And(), [bool(x), bool(y)]:
+            return x and y
+        case Or(), [bool(x), bool(y)]:
+            return x or y
+        case Xor(), [bool(x), bool(y)]:
+            return x != y
+        case Select(), [bool(condition), yes, no]:
+            return yes if condition else no
+    return None
