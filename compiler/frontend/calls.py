@@ -8,10 +8,11 @@ import types
 
 from ..errors import UnsupportedSyntax
 from ..ir.types import Pointer, Scalar, Tile
-from ..language.aggregate import AggregateType, BoundMethod, construct
+from ..language.aggregate import AggregateType, construct
 from ..language.builtin import is_builtin
 from ..language.constexpr import constexpr
 from ..language.context import current
+from ..language.declared import BoundMethod
 from ..language.descriptors import tensor_descriptor
 from ..language.inline import Inlinable
 from ..language.named import is_named_tuple, make

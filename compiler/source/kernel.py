@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ..errors import CompilationError, LaunchError, Location, UnknownName, UnsupportedSyntax
-from ..language.aggregate import Initializer
+from ..language.declared import Initializer
 from ..language.inline import ConstexprFunction, Inlinable
 from ..python_text import text_of
 from .arguments import Argument, spelled
