@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 
 from ..ir.core import Block
-from ..language import arithmetic, shapes
+from ..language import conditions, shapes
 from ..language.tensor import tensor
 from .assignment import typed
 from .dispatch import evaluate, execute, expression, statement
@@ -61,11 +61,11 @@ def scalar_condition(frame: Frame, node: ast.expr, value: object) -> tensor:
         UnsupportedSyntax: it is a tile; at ``node``.
     """
     if not isinstance(value, tensor):
-        return arithmetic.as_condition(bool(value))
+        return conditions.as_condition(bool(value))
     if value.numel > 1:
         raise frame.error(
             node,
             f"a condition must be one value, got {value.type}",
             "use tl.where for elementwise choices, or reduce the condition with tl.max",
         )
-    return arithmetic.as_condition(shapes.unsplat(value) if value.shape else value)
+    return conditions.as_condition(shapes.unsplat(value) if value.shape else value)

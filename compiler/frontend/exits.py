@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..ir.core import Block
-from ..language import arithmetic
+from ..language import conditions
 from ..language.tensor import tensor
 from .frame import Frame, OpenConditional
 from .merging import merge
@@ -155,5 +155,5 @@ def either(a: object, b: object) -> object:
     if a is True or b is True:
         return True
     if isinstance(a, tensor) and isinstance(b, tensor):
-        return a if a is b else arithmetic.logical_or(a, b)
+        return a if a is b else conditions.logical_or(a, b)
     return a if isinstance(a, tensor) else b

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Hashable, Iterator
 
-from ..language import arithmetic, shapes
+from ..language import arithmetic, conditions, shapes
 from ..language.aggregate import OPERATORS, Aggregate
 from ..language.arithmetic import operand
 from ..language.dictionaries import known_key, mapping
@@ -103,7 +103,7 @@ _BINARY = {
 _UNARY: dict[type[ast.unaryop], Callable[[Operand], tensor]] = {
     ast.USub: arithmetic.negate,
     ast.Invert: arithmetic.invert,
-    ast.Not: arithmetic.logical_not,
+    ast.Not: conditions.logical_not,
 }
 
 #: Methods of aggregates behind operators.
@@ -187,7 +187,7 @@ def _compare(frame: Frame, node: ast.Compare) -> object:
 
 def _both(a: object, b: object) -> object:
     if isinstance(a, tensor) or isinstance(b, tensor):
-        return arithmetic.logical_and(operand(a), operand(b))
+        return conditions.logical_and(operand(a), operand(b))
     return a and b
 
 
@@ -198,11 +198,11 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, lhs: object, r
         return constants.compare(op, lhs, rhs)
     if not isinstance(lhs, tensor) and not isinstance(rhs, tensor):
         if type(op) in _PREDICATES and known.concerns(lhs, rhs):
-            return known.combined(frame, arithmetic.compare, operand(lhs), operand(rhs), _PREDICATES[type(op)])
+            return known.combined(frame, conditions.compare, operand(lhs), operand(rhs), _PREDICATES[type(op)])
         return constants.compare(op, lhs, rhs)
     if type(op) not in _PREDICATES:
         raise frame.error(node, "'in' is not defined for tensors")
-    return arithmetic.compare(operand(lhs), operand(rhs), _PREDICATES[type(op)])
+    return conditions.compare(operand(lhs), operand(rhs), _PREDICATES[type(op)])
 
 
 @expression(ast.BoolOp)

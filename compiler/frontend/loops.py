@@ -11,7 +11,7 @@ from functools import partial
 from ..errors import TypeMismatch
 from ..ir.core import Block, Value
 from ..ir.types import I32, I64
-from ..language import arithmetic
+from ..language import arithmetic, conditions
 from ..language.control import counting, static_range
 from ..language.control import range as dynamic_range
 from ..language.tensor import Operand, tensor
@@ -139,19 +139,19 @@ class _Counter:
 
     def last(self) -> tensor:
         """The index of the last iteration, as the program sees it, of a loop that ran to its end."""
-        short = 1 if self.rises else arithmetic.where(self._upwards(), 1, -1)
+        short = 1 if self.rises else conditions.where(self._upwards(), 1, -1)
         steps = arithmetic.floordiv(_sub(_sub(self.upper, self.lower), short), self.step)
         return self.shown(_add(self.lower, _mul(steps, self.step)))
 
     def inside(self, index: tensor) -> tensor:
         """Whether there is an iteration of this index."""
-        below = arithmetic.compare(index, self.upper, "lt")
+        below = conditions.compare(index, self.upper, "lt")
         if self.rises:
             return below
-        return arithmetic.where(self._upwards(), below, arithmetic.compare(index, self.upper, "gt"))
+        return conditions.where(self._upwards(), below, conditions.compare(index, self.upper, "gt"))
 
     def _upwards(self) -> tensor:
-        return arithmetic.compare(self.step, 0, "gt")
+        return conditions.compare(self.step, 0, "gt")
 
 
 def _runtime_for(frame: Frame, node: ast.For, loop: dynamic_range) -> None:
@@ -199,7 +199,7 @@ def _counter(loop: dynamic_range) -> _Counter:
     zero, one = arithmetic.constant(0, counted), arithmetic.constant(1, counted)
     distance = _sub(lower, upper)
     if not counted.is_signed:  # below upper it wraps
-        distance = arithmetic.where(arithmetic.compare(lower, upper, "gt"), distance, zero)
+        distance = conditions.where(conditions.compare(lower, upper, "gt"), distance, zero)
     magnitude = arithmetic.constant(-int(step), counted)
     count = arithmetic.floordiv(_add(distance, -int(step) - 1), magnitude)
     return _Counter(zero, count, one, lambda index: show(_add(lower, _mul(index, stride))))
@@ -227,7 +227,7 @@ def _leaving_for(frame: Frame, counter: _Counter, carried: Carried, body: Block,
         before.add_argument(argument.type, argument.name)
     with frame.builder.into(before):
         inside = counter.inside(tensor(before.args[0]))
-        flag = arithmetic.logical_and(inside, arithmetic.logical_not(exits.left(before)))
+        flag = conditions.logical_and(inside, conditions.logical_not(exits.left(before)))
         frame.builder.emit(control.Condition(flag.value, tuple(before.args)))
     inits = (counter.lower.value, *carried.inits(), *exits.inits())
     results = frame.builder.emit(control.While(inits, before, body)).results
@@ -291,4 +291,4 @@ def _condition(frame: Frame, test: ast.expr, scope: LocalScope, left: tensor | N
     meeting = Meeting()
     slot = meeting.join("the condition", False, flag)
     made = meeting.rebuild(slot, emit_conditional(frame, left, (Block(), stays), meeting))
-    return arithmetic.as_condition(made)  # type: ignore[arg-type]
+    return conditions.as_condition(made)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..errors import CompilationError, TypeMismatch
 from ..ir.core import Block
 from ..ir.types import I64, Pointer, Scalar, Tile
-from ..language import arithmetic
+from ..language import arithmetic, conditions
 from ..language.promotion import type_of_number
 from ..language.structure import Structure, parts_of, rebuilt, same_form
 from ..language.tensor import tensor
@@ -188,7 +188,7 @@ def merge(
         if meeting.slots or blocks[0].ops or blocks[1].ops:
             made |= emit_conditional(frame, condition, blocks, meeting)
         for slot, straight in chosen.items():
-            made[slot] = condition if straight else arithmetic.logical_not(condition)
+            made[slot] = condition if straight else conditions.logical_not(condition)
         return joined.mapped(lambda value: meeting.rebuild(value, made))
 
 

@@ -25,10 +25,11 @@ from ..ir.types import (
 from ..ir.types import MAX_TILE_ELEMENTS as TRITON_MAX_TENSOR_NUMEL
 from . import members
 from .aggregate import aggregate_replace
-from .arithmetic import add, cast, mul, sub, to_tensor, where
+from .arithmetic import add, cast, mul, sub, to_tensor
 from .assembly import inline_asm_elementwise
 from .block_pointers import advance, make_block_ptr
 from .compile_time import constexpr_type, tuple_type
+from .conditions import where
 from .constexpr import annotation as constexpr
 from .constexpr import const
 from .control import condition, range, static_range

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..errors import TypeMismatch
 from ..ir.types import I16, I32, I64
 from . import memory
-from .arithmetic import add, as_tensor, broadcast_to_shape, cast_to, compare, logical_and, mul
+from .arithmetic import add, as_tensor, broadcast_to_shape, cast_to, mul
+from .conditions import compare, logical_and
 from .shapes import arange, reshape
 from .tensor import Operand, tensor
 

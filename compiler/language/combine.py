@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .arithmetic import where
+from .conditions import where
 from .inline import library
 from .maths import maximum, minimum
 

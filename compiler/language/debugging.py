@@ -8,8 +8,9 @@ from ..errors import CompileTimeAssertionFailure, TypeMismatch
 from ..ir.types import F32, Scalar
 from ..tile import debug
 from ..tile import elementwise as ew
-from .arithmetic import as_condition, as_tensor, cast_to, compare
+from .arithmetic import as_tensor, cast_to
 from .builtin import builtin
+from .conditions import as_condition, compare
 from .context import current
 from .shapes import shape_tuple
 from .tensor import Operand, emit, tensor

@@ -10,10 +10,11 @@ from ..errors import TypeMismatch
 from ..ir.types import F32, I1, I32, I64, Element, Pointer, Tile
 from ..tile.blocks import PADDING
 from ..tile.elementwise import Bitcast
-from .arithmetic import add, as_tensor, bit_and, cast, cast_to, compare, shift_right, where
+from .arithmetic import add, as_tensor, bit_and, cast, cast_to, shift_right
 from .boxes import ArrayBlock, array_pointer, block_of, extents, offsets_of
 from .builtin import builtin
 from .cells import box, cells, rows
+from .conditions import compare, where
 from .debugging import multiple_of
 from .structure import Membered, Structure
 from .target_info import is_cuda

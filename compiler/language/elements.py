@@ -6,7 +6,8 @@ from ..errors import TypeMismatch
 from ..ir.types import I1, I8, Element, Pointer, Tile
 from ..printable import shown
 from ..tile import elementwise as ew
-from .arithmetic import as_condition, as_tensor, cast_to
+from .arithmetic import as_tensor, cast_to
+from .conditions import as_condition
 from .promotion import fits
 from .tensor import Operand, emit, tensor
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..errors import TypeMismatch
 from ..ir.types import F16, F32, I32, I64, U8, U32, U64, Scalar
 from ..tile import elementwise as ew
-from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, promote_bf16, where
+from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, promote_bf16
 from .builtin import builtin
+from .conditions import where
 from .promotion import scalar_type
 from .storage import FNUZ, NAN
 from .tensor import Operand, emit, tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import arithmetic, maths, memory, reductions, shapes, sorting, standard
+from . import arithmetic, conditions, maths, memory, reductions, shapes, sorting, standard
 from .builtin import builtin, is_builtin, operator
 from .context import current
 from .inline import LibraryFunction
@@ -21,7 +21,7 @@ def _operator(function: Callable[..., tensor]) -> Callable[[tensor, Operand], te
 
 
 def _comparison(predicate: str) -> Callable[[tensor, Any], tensor]:
-    return operator(lambda self, other: arithmetic.compare(self, arithmetic.operand(other), predicate))
+    return operator(lambda self, other: conditions.compare(self, arithmetic.operand(other), predicate))
 
 
 def _library_method(function: LibraryFunction) -> Callable[..., tensor]:
@@ -58,8 +58,8 @@ class Members:
     __getitem__ = operator(shapes.index)
 
     to = cast = arithmetic.cast
-    logical_and = arithmetic.logical_and
-    logical_or = arithmetic.logical_or
+    logical_and = conditions.logical_and
+    logical_or = conditions.logical_or
     item = shapes.unsplat
     broadcast_to = shapes.broadcast_to
     expand_dims = shapes.expand_dims

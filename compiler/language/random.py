@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from ..errors import TypeMismatch
 from ..ir.types import I32, I64, U32, U64
-from .arithmetic import as_tensor, where
+from .arithmetic import as_tensor
 from .builtin import builtin
+from .conditions import where
 from .constexpr import constexpr
 from .control import static_range
 from .inline import library

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from ..errors import TypeMismatch
 from ..ir.types import BF16, F8E4M3, F8E5M2, F16, F32, U8, U16, U32, Scalar
-from .arithmetic import bit_and, bit_or, cast, cast_to, compare, constant, mul, shift_left, shift_right, where
+from .arithmetic import bit_and, bit_or, cast, cast_to, constant, mul, shift_left, shift_right
 from .builtin import builtin
+from .conditions import compare, where
 from .products import dot
 from .promotion import scalar_type
 from .shapes import broadcast_to, expand_dims, join, permute, reshape

@@ -16,8 +16,9 @@ from ..tile import elementwise as ew
 from ..tile import movement
 from ..tile.formats import largest_code
 from . import combine
-from .arithmetic import bit_and, bit_xor, cast, cast_to, compare, constant, invert, shift_right, where
+from .arithmetic import bit_and, bit_xor, cast, cast_to, constant, invert, shift_right
 from .builtin import builtin
+from .conditions import compare, where
 from .reductions import comparable, index_along, reduce
 from .shapes import reshape, shape_tuple
 from .tensor import emit, tensor

@@ -7,8 +7,8 @@ from __future__ import annotations
 from numbers import Number
 from typing import Any, overload
 
-from .arithmetic import where
 from .builtin import builtin
+from .conditions import where
 from .constexpr import constexpr
 from .inline import library
 from .maths import abs, exp, minimum

@@ -3,7 +3,7 @@ has no effect where it does not. All others meet elementwise, as booleans; one a
 
 from __future__ import annotations
 
-from .arithmetic import logical_and, logical_or
+from .conditions import logical_and, logical_or
 from .tensor import tensor
 from .typed import Typed
 

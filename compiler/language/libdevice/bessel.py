@@ -12,8 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 
 from ...ir.types import F64
-from ..arithmetic import cast_to, where
+from ..arithmetic import cast_to
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import abs, copysign, cos, div_rn, exp_rn, isinf, log, sin, sqrt
 from ..tensor import Operand, tensor
 from .bessel_coefficients import (

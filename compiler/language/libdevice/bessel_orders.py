@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from ...errors import TypeMismatch
 from ...ir.types import F64, I32
-from ..arithmetic import as_tensor, cast, cast_to, where
+from ..arithmetic import as_tensor, cast, cast_to
 from ..builtin import builtin
+from ..conditions import where
 from ..constexpr import constexpr
 from ..context import current
 from ..inline import library

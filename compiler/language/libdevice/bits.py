@@ -7,7 +7,8 @@ from collections.abc import Callable
 from ...errors import TypeMismatch
 from ...ir.types import F32, F64, I16, I32, I64, U32, U64, Scalar
 from ...tile import elementwise as ew
-from ..arithmetic import as_tensor, cast_to, constant, where
+from ..arithmetic import as_tensor, cast_to, constant
+from ..conditions import where
 from ..tensor import Operand, emit, tensor
 from .joined import fma
 

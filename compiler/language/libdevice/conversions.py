@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.types import F32, F64, I32, I64, U32, U64, Scalar
-from ..arithmetic import cast_to, where
+from ..arithmetic import cast_to
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import ceil, floor, isnan, rint, trunc
 from ..tensor import Operand, tensor
 from .bits import given, is_finite, reinterpret, sum_rn

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir.types import F32, F64
-from ..arithmetic import as_tensor, broadcast_all, cast_to, constant, where
+from ..arithmetic import as_tensor, broadcast_all, cast_to, constant
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import div_rn as quotient
 from ..maths import isinf
 from ..maths import sqrt_rn as root

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ...ir.types import I64
 from ..arithmetic import mod as fmod
-from ..arithmetic import where
+from ..conditions import where
 from ..inline import library
 from ..maths import (
     abs,

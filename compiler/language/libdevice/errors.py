@@ -8,8 +8,9 @@ rounding error is kept.
 from __future__ import annotations
 
 from ...ir.types import F32, F64
-from ..arithmetic import cast_to, constant, where
+from ..arithmetic import cast_to, constant
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import abs, div_rn, erf, exp2, exp_rn, isinf
 from ..tensor import Operand, tensor
 from .bits import bits_of, by_type, polynomial, real, reciprocal, reinterpret, sum_rn

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...ir.types import F32, F64, I32, I64
-from ..arithmetic import cast_to, meet, mod, where
+from ..arithmetic import cast_to, meet, mod
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import abs, isinf, isnan
 from ..tensor import Operand, tensor
 from .bits import bits_of, given, is_finite, next_down, next_up, power_of_two, real, split

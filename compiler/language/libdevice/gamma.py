@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 
 from ...ir.types import F64, I64
-from ..arithmetic import cast_to, where
+from ..arithmetic import cast_to
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import abs, div_rn, floor, log, rint
 from ..tensor import Operand, tensor
 from .bits import by_type, polynomial, power_of_two, real, split, sum_rn, two_sum

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from ...ir.types import F32
-from ..arithmetic import cast_to, where
+from ..arithmetic import cast_to
+from ..conditions import where
 from ..maths import abs, rint
 from ..tensor import tensor
 from .bits import polynomial, reciprocal, sum_rn

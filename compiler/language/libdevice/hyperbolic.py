@@ -7,8 +7,9 @@ others come from these two. Of f64 the error of a step that would cost accuracy 
 from __future__ import annotations
 
 from ...ir.types import F32, F64
-from ..arithmetic import cast_to, constant, where
+from ..arithmetic import cast_to, constant
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import abs, copysign, div_rn, exp_rn, isinf, log, sqrt, sqrt_rn
 from ..tensor import Operand, tensor
 from .bits import bits_of, by_type, polynomial, reciprocal, reinterpret, sum_rn, two_sum, with_sign_of

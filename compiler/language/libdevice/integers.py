@@ -5,8 +5,9 @@ from __future__ import annotations
 from ...errors import TypeMismatch
 from ...ir.types import I32, U32, U64, Scalar
 from ...tile import elementwise as ew
-from ..arithmetic import as_tensor, cast_to, meet, where
+from ..arithmetic import as_tensor, cast_to, meet
 from ..builtin import builtin
+from ..conditions import where
 from ..tensor import Operand, emit, tensor
 from .bits import UNSIGNED, given, reinterpret
 

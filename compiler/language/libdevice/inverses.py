@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 from ...ir.types import F64
-from ..arithmetic import bit_and, cast_to, where
+from ..arithmetic import bit_and, cast_to
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import abs, copysign, div_rn, erf, exp_rn, log, sqrt
 from ..tensor import Operand, tensor
 from .bits import bits_of, by_type, polynomial, real, reinterpret, sum_rn

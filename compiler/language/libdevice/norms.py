@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from ...ir.types import F32, F64, I32
 from ...tile import elementwise as ew
-from ..arithmetic import cast_to, constant, where
+from ..arithmetic import cast_to, constant
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import abs, copysign, div_rn, exp2, isinf, log2, sqrt_rn
 from ..tensor import Operand, emit, tensor
 from .bits import bits_of, by_type, is_finite, power_of_two, real, reinterpret, split, two_sum, with_sign_of

@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 from ...ir.types import F64
 from ...tile import elementwise as ew
-from ..arithmetic import cast_to, constant, where
+from ..arithmetic import cast_to, constant
 from ..builtin import builtin
+from ..conditions import where
 from ..maths import abs, copysign, cos, div_rn, floor, isinf, rint, sin, sqrt_rn
 from ..tensor import Operand, emit, tensor
 from .bits import by_type, polynomial, real, sum_rn, two_sum, with_sign_of

@@ -17,7 +17,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import TypeGuard, TypeVar, cast
 
-from ...language.arithmetic import as_condition, logical_not
+from ...language.conditions import as_condition, logical_not
 from ...language.tensor import tensor
 from ...language.truth import decides, joined
 from ...language.typed import Typed
