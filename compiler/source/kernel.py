@@ -14,12 +14,12 @@ from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
-from ..errors import CompilationError, LaunchError, Location, UnknownName, UnsupportedSyntax
+from ..errors import CompilationError, Location, UnknownName, UnsupportedSyntax
 from ..language.declared import Initializer
 from ..language.inline import ConstexprFunction, Inlinable
 from ..python_text import text_of
 from .arguments import Argument, spelled
-from .dependencies import CompileTimeNamespace, PythonMeanings, plain_function
+from .dependencies import plain_function
 from .modules import suggest
 from .namespace import (
     LiveNamespace,
@@ -31,6 +31,7 @@ from .namespace import (
 )
 from .parsing import as_read, characters, definition_of, lines_of, parse_text, undecorated
 from .python_source import python_source
+from .reached import Reached
 from .reading import Reading
 from .scoping import read_before_bound
 from .text_namespace import TextNamespace
@@ -331,64 +332,13 @@ def _path(node: ast.expr) -> str | None:
     return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else None
 
 
-class _Reached(PythonMeanings):
-    """A kernel and the functions that it reaches, numbered in the order in which they are found: numbers tell apart
-    two functions of one text, whose own names stand for other things, and two that have changed places."""
-
-    def __init__(self, kernel: Reading) -> None:
-        super().__init__()
-        self.numbers = {kernel: 0}
-        # A list of what is still to be seen, not recursion: functions may call each other thousands deep.
-        self.waiting = [kernel]
-
-    def lines(self) -> Iterator[str]:
-        """What tells the kernel apart from any that may be compiled to other code."""
-        for source in self.waiting:
-            number, known = self.numbers[source], set()
-            yield f"{number}: {source.text}"
-            for name, value in source.captured():
-                known.add(name.partition(".")[0])
-                yield f"{number}: {name} = {self.captured(source, name, value)}"
-            for name in sorted(source.free_names - known - source.local_names):
-                yield f"{number}: {name} is unknown"
-            for name, default in source.default_values():
-                yield f"{number}: {name} by default {self.default(source, name, default)}"
-
-    def default(self, source: Reading, name: str, default: Callable[[], object]) -> str:
-        """What a parameter is by default; the names in its text are among those that the function reads."""
-        try:
-            return self.captured(source, name, default())
-        except CompilationError:
-            return "unknown"  # no constant; the compilation evaluates it, or says what is wrong
-
-    def captured(self, source: Reading, name: str, value: object) -> str:
-        """What a global stands for. Of one whose value cannot be told from others Python code may make anything, as in
-        Triton; of kernels it raises UnknownName."""
-        try:
-            if isinstance(source.namespace, CompileTimeNamespace):
-                return self.meaning_in_python(value, source.namespace.function)
-            return self.meaning(value)
-        except LaunchError as error:
-            if source.runs:
-                return "unknown"
-            raise UnknownName(f"the global {name!r}: {error.message}", hint=error.hint) from error
-
-    def number(self, function: Inlinable) -> int:
-        """The number of a function; it is looked at later if it is new."""
-        source = reading_of(function)
-        if source not in self.numbers:
-            self.numbers[source] = len(self.numbers)
-            self.waiting.append(source)
-        return self.numbers[source]
-
-
 def digest(source: Reading) -> str:
     """sha256 over a function, every function that it reaches and what every name in them stands for.
 
     Raises UnsupportedSyntax where that is more than :data:`MAX_REACHED`.
     """
     made, length = hashlib.sha256(), 0
-    for line in _Reached(source).lines():
+    for line in Reached(source, reading_of).lines():
         made.update(line.encode() + b"\0")
         length += len(line)
         if length > MAX_REACHED:
