@@ -11,6 +11,7 @@ from deuteron.compiler import knobs
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.profiler.output.files import write_atomic
 
+from .evaluators import EvaluatorFactory
 from .events import TuneEvent
 from .experience import SearchLog
 from .failures import ShapesFailed
@@ -22,7 +23,7 @@ from .search_picture import search_svg
 from .search_profile import FILE_NAME as PROFILE_NAME
 from .setups import measured_with, setup_of
 from .strategies import check_strategy
-from .study import EvaluatorFactory, run_job
+from .study import run_job
 
 BUNDLE_NAME = "records.bundle"
 

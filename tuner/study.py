@@ -6,11 +6,11 @@ import functools
 import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,15 +20,11 @@ from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.arrays.dtypes import item_bytes
 from deuteron.compiler.runtime.devices import get_device
 
-from .codec import Scalar
 from .decision import choose, decide
 from .errors import JobError, SpaceError, WorkloadError
-from .evaluate.evaluator import Evaluator, LocalEvaluator
-from .evaluate.kept import kept_processes
-from .evaluate.measuring import patience_for
+from .evaluate.evaluator import Evaluator
 from .evaluate.messages import Extended
-from .evaluate.nursery import shared_nursery
-from .evaluate.processes import Processes
+from .evaluators import EvaluatorFactory, local_evaluators
 from .events import (
     JobCancelled,
     JobFailed,
@@ -65,40 +61,6 @@ if TYPE_CHECKING:
 #: Asked before each search for what others measured near its place.
 Known: TypeAlias = Callable[[SearchPlace], Iterable[SearchLog]]
 _MOST_NAME_BYTES = 200
-
-
-class EvaluatorFactory(Protocol):
-    """Makes the evaluator of one problem."""
-
-    def __call__(self, problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator: ...
-
-
-@contextmanager
-def local_evaluators(device: str, seconds: float | None = None) -> Iterator[EvaluatorFactory]:
-    """Evaluators on this machine, one after the other, which share child processes. ``device``: where they will
-    measure; ``seconds``: the budget of all of them."""
-    # On a CPU starting processes costs little, and what ran in them shares their memory.
-    with Processes(nursery=shared_nursery()) if device == "cpu" else kept_processes().lent(device) as processes:
-
-        def make(problem: Problem, device: Device, default: Mapping[str, Scalar], seed: int) -> Evaluator:
-            from .evaluate.growth import FirstLarger  # lazy: help and submissions need no compiler
-
-            properties = device.properties
-            return LocalEvaluator(
-                problem,
-                device.name,
-                device.target,
-                properties.kind,
-                default,
-                seed,
-                processors=properties.sm_count,
-                processes=processes,
-                ahead=has_room(problem, properties),
-                patience=patience_for(seconds),
-                larger=FirstLarger(problem, properties),
-            )
-
-        yield make
 
 
 def run_job(

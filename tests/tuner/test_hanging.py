@@ -14,7 +14,7 @@ from deuteron.tuner.evaluate.evaluator import LocalEvaluator
 from deuteron.tuner.evaluate.hanging import ScreenLimit
 from deuteron.tuner.evaluate.measuring import MeasuringProcess
 from deuteron.tuner.evaluate.processes import Processes
-from deuteron.tuner.study import local_evaluators
+from deuteron.tuner.evaluators import local_evaluators
 from deuteron.tuner.workloads import Problem, builtin_workload
 
 

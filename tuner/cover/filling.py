@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from ..evaluators import EvaluatorFactory, local_evaluators
 from ..experience.phases import scaled
 from ..job import shape_key
 from ..measure.statistics import Interval, paired_ratio
-from ..study import EvaluatorFactory, local_evaluators
 from ..workloads import Problem, WorkloadSpec
 from .table import CoverError, TimeTable
 
