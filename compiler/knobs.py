@@ -15,6 +15,7 @@ from typing import Generic, Literal, TypeVar, cast
 
 from .epoch import epoch as epoch
 from .errors import KnobError
+from .setting_texts import BOOLEANS, SIZES, absolute_path, architecture_of, bytes_of, written
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class Knob(Generic[T]):
     @property
     def default_text(self) -> str:
         """The default as documentation shows it."""
-        return self._default_text if self._default_text is not None else _show(self._default())
+        return self._default_text if self._default_text is not None else written(self._default())
 
     def source(self) -> str | None:
         """Where the value comes from: ``scope``, ``program``, a variable's name, or None for the default."""
@@ -110,7 +111,7 @@ class Knob(Generic[T]):
         if value is None or value == "":
             return bool(value == self._default())
         try:
-            return self.parse(_show(value)) == (_absolute(str(value)) if isinstance(value, Path) else value)
+            return self.parse(written(value)) == (absolute_path(str(value)) if isinstance(value, Path) else value)
         except (ValueError, KeyError):
             return False
 
@@ -139,7 +140,7 @@ class Knob(Generic[T]):
                 os.environ.pop(name, None)
 
     def __repr__(self) -> str:
-        return f"<Knob {self.name} = {_show(self.get())}>"
+        return f"<Knob {self.name} = {written(self.get())}>"
 
 
 def inherited_environment() -> dict[str, str]:
@@ -168,19 +169,6 @@ def describe() -> str:
     return "\n".join(paragraphs)
 
 
-def _show(value: object) -> str:
-    if isinstance(value, bool):
-        return "1" if value else "0"
-    if value is None or value == "":
-        return "not set"
-    return str(value)
-
-
-#: What a setting that is yes or no may be, in small letters.
-BOOLEANS = dict.fromkeys(["1", "true", "yes", "y", "on"], True) | dict.fromkeys(["0", "false", "no", "n", "off"], False)
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
 def _flag(names: str, default: bool, doc: str) -> Knob[bool]:
     return Knob(names, lambda: default, lambda t: BOOLEANS[t.lower()], "0 or 1", doc)
 
@@ -195,44 +183,16 @@ def _number(names: str, default: int, doc: str, *, low: int, high: int) -> Knob[
     return Knob(names, lambda: default, parse, f"a whole number from {low} to {high}", doc)
 
 
-#: What :func:`bytes_of` reads, in words.
-SIZES = "bytes, or a number with K, M, G or T"
-
-
-def bytes_of(text: str) -> int:
-    """The size that ``text`` gives, such as ``4096``, ``64K`` or ``2GiB``; raises ValueError where it gives none."""
-    digits = text.upper().removesuffix("B").removesuffix("I")
-    unit = digits[-1:] if digits[-1:] in _UNITS else ""
-    value = int(digits.removesuffix(unit)) * _UNITS[unit]
-    if value < 0:
-        raise ValueError(text)
-    return value
-
-
 def _size(names: str, default: int, doc: str) -> Knob[int]:
     return Knob(names, lambda: default, bytes_of, SIZES, doc)
 
 
 def _optional_path(names: str, doc: str) -> Knob[Path | None]:
-    return Knob(names, lambda: None, _absolute, "a path", doc)
+    return Knob(names, lambda: None, absolute_path, "a path", doc)
 
 
 def _text(names: str, doc: str) -> Knob[str]:
     return Knob(names, str, str, "any text", doc)
-
-
-def _absolute(text: str) -> Path:
-    try:
-        return Path(text).expanduser().absolute()
-    except RuntimeError as error:  # of a user who is not there, or has no home folder
-        raise ValueError(text) from error
-
-
-def _arch(text: str) -> str:
-    arch = text.lower().removeprefix("cuda:").removeprefix("sm_").removeprefix("sm")
-    if not arch.rstrip("af").isdigit():
-        raise ValueError(text)
-    return f"cuda:{arch}"
 
 
 # ---- where things are kept -------------------------------------------------------------------------------------
@@ -245,20 +205,20 @@ def default_home(environment: Mapping[str, str] = os.environ) -> Path:
         KnobError: it would be in the home folder of a user who has none, as in some containers.
     """
     try:
-        return _absolute(environment.get("TRITON_HOME") or "~") / ".deuteron"
+        return absolute_path(environment.get("TRITON_HOME") or "~") / ".deuteron"
     except ValueError as error:
         raise KnobError(f"there is no home folder {error}", hint="set DEUTERON_HOME to a folder") from None
 
 
 def _default_cache() -> Path:
     shared = os.environ.get("TRITON_CACHE_DIR")
-    return _absolute(shared) / "deuteron" if shared else home.get() / "cache"
+    return absolute_path(shared) / "deuteron" if shared else home.get() / "cache"
 
 
 home: Knob[Path] = Knob(
     "DEUTERON_HOME",
     default_home,
-    _absolute,
+    absolute_path,
     "a path",
     "Folder for everything kept between runs, of the service its database, bundles, profiles and spools. With "
     "TRITON_HOME set: $TRITON_HOME/.deuteron.",
@@ -267,7 +227,7 @@ home: Knob[Path] = Knob(
 cache_dir: Knob[Path] = Knob(
     "DEUTERON_CACHE_DIR",
     _default_cache,
-    _absolute,
+    absolute_path,
     "a path",
     "Compiled variants and autotuning results. With TRITON_CACHE_DIR set: $TRITON_CACHE_DIR/deuteron.",
     "$DEUTERON_HOME/cache",
@@ -339,7 +299,7 @@ f32_default: Knob[F32Precision] = Knob(
 override_arch: Knob[str | None] = Knob(
     "DEUTERON_OVERRIDE_ARCH TRITON_OVERRIDE_ARCH",
     lambda: None,
-    _arch,
+    architecture_of,
     "an architecture such as 90a or sm90a",
     "Compile for this GPU architecture instead of the device's own. Read when a device is first used.",
 )
@@ -372,7 +332,7 @@ kernel_dump = _flag(
 dump_dir: Knob[Path] = Knob(
     "DEUTERON_DUMP_DIR TRITON_DUMP_DIR",
     lambda: home.get() / "dump",
-    _absolute,
+    absolute_path,
     "a path",
     "Where DEUTERON_KERNEL_DUMP writes.",
     "$DEUTERON_HOME/dump",

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import DeuteronError, KnobError
+from deuteron.compiler.setting_texts import SIZES, bytes_of
 from deuteron.tuner.addresses import is_service_address
 
 AuthMode = Literal["auto", "off", "tokens"]
@@ -354,9 +355,9 @@ def _integer(variable: str, text: str) -> int:
 
 def _bytes(variable: str, text: str) -> int:
     try:
-        return knobs.bytes_of(text)
+        return bytes_of(text)
     except ValueError:
-        raise SettingsError(f"{variable}: {text!r} is not a size", hint=knobs.SIZES) from None
+        raise SettingsError(f"{variable}: {text!r} is not a size", hint=SIZES) from None
 
 
 def _seconds(variable: str, text: str) -> float:

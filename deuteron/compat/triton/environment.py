@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from deuteron.compiler import knobs as own
 from deuteron.compiler.errors import KnobError
+from deuteron.compiler.setting_texts import BOOLEANS
 
 
 class Env:
@@ -158,7 +159,7 @@ class env_opt_bool(env_base):  # noqa: N801
 
 def _boolean(key: str, text: str) -> bool:
     try:
-        return own.BOOLEANS[text.strip().lower()]
+        return BOOLEANS[text.strip().lower()]
     except KeyError:
         raise KnobError(f"environment variable {key} is {text!r}", hint="use 0 or 1") from None
 
