@@ -17,7 +17,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from deuteron.compiler.extras import require_extras
 
-from .settings import SettingsError, without_secrets
+from .addresses import without_secrets
+from .settings import SettingsError
 
 logger = logging.getLogger("deuteron.server")
 

@@ -22,6 +22,14 @@ from deuteron.compiler.errors import DeuteronError, KnobError
 from deuteron.compiler.setting_texts import SIZES, bytes_of
 from deuteron.tuner.addresses import is_service_address
 
+from .addresses import (
+    is_database_address,
+    is_loopback_host,
+    is_scheduler_address,
+    is_upstream_address,
+    without_secrets,
+)
+
 AuthMode = Literal["auto", "off", "tokens"]
 
 EMBEDDED = "embedded"
@@ -29,10 +37,6 @@ NO_DISPATCH = "none"
 #: Values of ``signing_key`` that are no file.
 OWN_KEY, NO_KEY = "own", "none"
 
-_DATABASE_URL = re.compile(r"^(sqlite|postgres|postgresql)(\+\w+)?://")
-_SCHEDULER = re.compile(r"^(tcp|tls)://[^/]+:(\d{1,5})$")
-_SECRETS = re.compile(r"(?<=//).*@|(?<=password=)[^&]*", re.IGNORECASE)
-_NO_SERVICE = re.compile(r"@|//.*/.")
 _ENTRY_POINT = re.compile(r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
 
 
@@ -189,7 +193,7 @@ class Settings:
     @property
     def is_loopback(self) -> bool:
         """Whether the bind address is reachable from this machine only."""
-        return _is_loopback(self.host)
+        return is_loopback_host(self.host)
 
     @property
     def requires_tokens(self) -> bool:
@@ -207,7 +211,7 @@ class Settings:
         if self.proxies:
             return "DEUTERON_PROXIES lets others in"
         public = urlsplit(self.public_url).hostname if self.public_url else None
-        return None if public is None or _is_loopback(public) else f"DEUTERON_PUBLIC_URL names {public}"
+        return None if public is None or is_loopback_host(public) else f"DEUTERON_PUBLIC_URL names {public}"
 
     @property
     def is_sqlite(self) -> bool:
@@ -254,7 +258,7 @@ class Settings:
         return cls(**values)  # type: ignore[arg-type]
 
     def _check(self) -> None:
-        if not _DATABASE_URL.match(self.database_url):
+        if not is_database_address(self.database_url):
             raise SettingsError(
                 f"DEUTERON_DATABASE_URL: {without_secrets(self.database_url)!r} is not a database address",
                 hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",
@@ -267,12 +271,12 @@ class Settings:
                 "could submit kernels",
                 hint="set DEUTERON_AUTH=tokens and create one with `deuteron token create`, or bind 127.0.0.1",
             )
-        if self.scheduler not in (EMBEDDED, NO_DISPATCH) and not _is_scheduler(self.scheduler):
+        if self.scheduler not in (EMBEDDED, NO_DISPATCH) and not is_scheduler_address(self.scheduler):
             raise SettingsError(
                 f"DEUTERON_SCHEDULER: {without_secrets(self.scheduler)!r} is not a scheduler",
                 hint="embedded, none, or tcp://host:port of `dask scheduler`",
             )
-        if self.upstream and (_NO_SERVICE.search(self.upstream) or not is_service_address(self.upstream)):
+        if self.upstream and not is_upstream_address(self.upstream):
             raise SettingsError(
                 f"DEUTERON_UPSTREAM: {without_secrets(self.upstream)!r} is not the address of a service",
                 hint="https://tuner.example",
@@ -308,22 +312,12 @@ class Settings:
                 )
 
 
-def without_secrets(address: str) -> str:
-    """An address for people to read, also one that does not parse: name and password are left out."""
-    return _SECRETS.sub(lambda found: "***@" if found[0].endswith("@") else "***", address)
-
-
 def _is_no_folder(path: Path) -> bool:
     """Whether something else is there."""
     try:
         return not stat.S_ISDIR(path.stat().st_mode)
     except OSError:  # nothing, or nobody may look
         return False
-
-
-def _is_scheduler(address: str) -> bool:
-    found = _SCHEDULER.match(address)
-    return found is not None and 0 < int(found[2]) < 1 << 16
 
 
 def _check_proxy(text: str) -> None:
@@ -376,15 +370,6 @@ def _of_knob(knob: knobs.Knob[Any], variable: str, text: str) -> object:
     except ValueError as error:
         why = ": there is no such home folder" if isinstance(error.__cause__, RuntimeError) else ""
         raise SettingsError(f"{variable}: {text!r} is not {knob.allowed}{why}", hint="/a/path") from None
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _parser(item: Field[Any]) -> Callable[[str, str], object]:
