@@ -20,6 +20,7 @@ from deuteron.profiler.sources import records
 
 # Beside this file: profiles that several test modules make up.
 sys.path.insert(0, str(Path(__file__).parent))
+from gpu_stand_in import FakeGpu  # noqa: E402
 from viewed_profiles import H100, kernel  # noqa: E402
 
 DATA = Path(__file__).parent / "data"
@@ -133,3 +134,11 @@ def synthetic() -> SimpleNamespace:
         return record_bytes(size, records.COPY_FIELDS, **values)
 
     return SimpleNamespace(kernel=kernel, copy=copy, buffer=buffer)
+
+
+@pytest.fixture
+def gpu(synthetic: SimpleNamespace) -> FakeGpu:
+    """A source of GPU records without a GPU, which records from now on."""
+    fake = FakeGpu(synthetic)
+    recorder.start_gpu(required=True, source=fake)
+    return fake

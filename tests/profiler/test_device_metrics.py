@@ -17,13 +17,6 @@ import deuteron.profiler as proton
 from deuteron.profiler.recorder import recorder
 
 
-@pytest.fixture
-def gpu(synthetic: SimpleNamespace) -> FakeGpu:
-    fake = FakeGpu(synthetic)
-    recorder.start_gpu(required=True, source=fake)
-    return fake
-
-
 def metrics(node: dict) -> dict[str, object]:
     """Those that a program gave."""
     own = {"count", "time (ns)", "device_id", "device_type"}
