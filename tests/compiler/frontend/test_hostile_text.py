@@ -42,6 +42,29 @@ def test_nesting_has_an_end(line: str) -> None:
         identity("", body(line))
 
 
+def test_text_that_is_no_python_or_too_long() -> None:
+    with pytest.raises(UnsupportedSyntax, match="not valid Python"):
+        KernelSource.from_text("def kernel(:\n", "kernel")
+    with pytest.raises(UnsupportedSyntax, match="longer than"):
+        KernelSource.from_text("#" * 300_000, "kernel")
+
+
+def test_recursion_and_deep_nesting_end_in_an_error() -> None:
+    text = "import triton\n@triton.jit\ndef kernel(x):\n    kernel(x)\n"
+    with pytest.raises(UnsupportedSyntax, match="levels deep"):
+        lower(KernelSource.from_text(text, "kernel"), {"x": "i32"}, {})
+    deep = "import triton\n@triton.jit\ndef kernel(x):\n    y = " + "(" * 5000 + "x" + ")" * 5000
+    with pytest.raises(UnsupportedSyntax):
+        KernelSource.from_text(deep, "kernel")
+
+
+def test_calls_that_double_at_every_level_end_in_an_error() -> None:
+    levels = "".join(f"@triton.jit\ndef f{i}(x):\n    a = f{i + 1}(x)\n    return f{i + 1}(a)\n" for i in range(40))
+    text = f"import triton\n@triton.jit\ndef f40(x):\n    return x\n{levels}@triton.jit\ndef kernel(x):\n    f0(x)\n"
+    with pytest.raises(UnsupportedSyntax, match="statements at compile time"):
+        lower(KernelSource.from_text(text, "kernel"), {"x": "i32"}, {})
+
+
 def test_what_python_cannot_parse_has_a_reason() -> None:
     with pytest.raises(UnsupportedSyntax, match="nested too deeply|nested more than"):
         identity("", body("    y = " + "-" * 20_000 + "n"))
