@@ -7,8 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from deuteron.tuner import ConfigRecord
 
 ROOT = Path(__file__).parents[2]
 #: A program that launches a copy of 32 numbers into an array of each size that its first argument names.
@@ -160,3 +164,20 @@ def living_members() -> Callable[[int], list[str]]:
         return found
 
     return members
+
+
+@pytest.fixture
+def record_of(bundle: Path) -> Callable[..., ConfigRecord]:
+    """A record of a GPU with another shape and configuration."""
+    from msgspec.structs import replace
+
+    from deuteron.tuner import DeviceFingerprint, read_bundle
+
+    (base,) = read_bundle(bundle).records()
+
+    def make(shape: dict[str, int], config: dict[str, object], device: str = "NVIDIA H200", **changes: object):
+        gpu = DeviceFingerprint(kind="cuda", name=device, compute_capability=(9, 0))
+        key = ",".join(f"{dim}={size}" for dim, size in sorted(shape.items()))
+        return replace(base, shape=shape, shape_key=key, config=config, **{"device": gpu, "dtype": "bf16", **changes})
+
+    return make
