@@ -4,7 +4,8 @@ Tiles that meet in elementwise operations, in loop-carried positions or in the b
 a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
 what its reductions leave behind, else what reads shared memory in vectors, else a default. Pointer tiles carried by a
 loop belong to the family of what is loaded through them, so pointers are never converted. A short row that is read to
-be spread over tiles is read as these need it, unless a loop carries it and spreads it only when it has ended.
+be spread over tiles is read as these need it, also where addresses are made of it first, unless a loop carries it and
+spreads it only when it has ended.
 """
 
 from __future__ import annotations
@@ -85,11 +86,16 @@ class Family:
     slots: list[Access] = field(default_factory=list)
     reduced: set[int] = field(default_factory=set)  # axes along which a member is reduced
     scanned: set[int] = field(default_factory=set)
-    #: Where members of rank 1 are spread over tiles: the view of one, and what an operation makes of it.
+    #: Where members that are rows are spread over tiles: the view of one, and what an operation makes of it.
     spread: list[tuple[Value, Value]] = field(default_factory=list)
     loops: list[For | While] = field(default_factory=list)  # that carry members
     layout: LinearLayout | None = None
     resolving: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether members come from memory, or are made of such rows."""
+        return bool(self.accesses or self.derived) and all(is_view(value.op) for value in self.derived)
 
     def absorb(self, other: Family) -> None:
         """Take over the members' wishes of ``other``."""
@@ -102,6 +108,11 @@ class Family:
         self.scanned |= other.scanned
         self.spread += other.spread
         self.loops += other.loops
+
+
+def _is_index_row(value: Value) -> bool:
+    """Whether ``value`` is a row, whatever its rank, of what addresses are made of."""
+    return not value.type.is_float and sum(size > 1 for size in value.type.shape) == 1
 
 
 class Homes:
@@ -160,6 +171,8 @@ class Homes:
             case Load() if op.pointer.type.rank:
                 self._unite(op.result, op.pointer, op.mask)
                 self.family(op.result).accesses.append(self._access(op))
+                if op.mask is not None and is_view(op.mask.op):
+                    self._spread(op.mask, op.result)
             case FetchTile():
                 self._unite(op.pointer, op.mask)
                 if self.costs.exists_once(op.pointer):
@@ -203,7 +216,7 @@ class Homes:
         source = view
         while isinstance(source.op, ExpandDims | Broadcast):
             source = source.op.operands[0]
-        if source.type.rank == 1 and self.costs.exists_once(source):
+        if (source.type.rank == 1 or _is_index_row(source)) and self.costs.exists_once(source):
             self.family(source).spread.append((view, made))
 
     def _combined(self, op: Reduce | Scan) -> None:
@@ -251,7 +264,7 @@ class Homes:
         if family.accumulator is not None:
             return family.accumulator
         shape = value.type.shape
-        if family.accesses and not family.stores and (row := self._as_spread(family)) is not None:
+        if family.is_read and not family.stores and (row := self._as_spread(family)) is not None:
             return row
         if family.accesses:
             return self._merge(family, family.accesses + family.stores, shape)

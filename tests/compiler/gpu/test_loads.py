@@ -73,6 +73,34 @@ def test_short_rows_are_read_as_they_are_spread(to_gpu, m, conversions) -> None:
     assert sum(isinstance(op, ConvertLayout) for op in made.walk()) == conversions
 
 
+PAGES = """
+def pages(x, table, sizes, out, n, M: tl.constexpr, N: tl.constexpr, FLOATS: tl.constexpr):
+    j = tl.arange(0, N)
+    total = tl.zeros((M, N), tl.float32)
+    for t in range(n):
+        row = tl.load(table + t * M + tl.arange(0, M))[:, None]
+        if FLOATS:
+            total += tl.load(x + tl.arange(0, M)[:, None] * N + j[None, :]) * (row.to(tl.float32) * 2 + 1)
+        else:
+            total += tl.load(x + (row * 4 + t) * N + j[None, :], mask=row > 0, other=0.0)
+    tl.store(out + tl.arange(0, M)[:, None] * N + j[None, :], total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("m", "floats", "conversions"),
+    [
+        (32, False, 0),
+        (1024, False, 2),  # addresses and masks, of too many rows for each thread
+        (32, True, 1),  # read in vectors
+    ],
+)
+def test_short_rows_of_which_addresses_are_made_are_read_as_these_are_spread(to_gpu, m, floats, conversions) -> None:
+    pointers = {"x": "*fp32:16", "table": "*i32:16", "sizes": "*i32:16", "out": "*fp32:16", "n": "i32"}
+    made = to_gpu(PAGES, pointers, {"M": m, "N": 16, "FLOATS": floats}, 4, num_stages=1)
+    assert sum(isinstance(op, ConvertLayout) for op in made.walk()) == conversions
+
+
 HANDED_ON = """
 def handed_on(x, out, n, N: tl.constexpr, SAME: tl.constexpr, FENCE: tl.constexpr):
     i = tl.arange(0, N)
