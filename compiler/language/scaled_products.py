@@ -7,7 +7,7 @@ they are, so operands become bf16 (f16 where one of them is f16, as in Triton), 
 from __future__ import annotations
 
 from ..errors import TypeMismatch
-from ..ir.types import BF16, F8E4M3, F8E5M2, F16, F32, U8, U16, U32, Scalar
+from ..ir.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, U8, U16, U32, Scalar
 from .arithmetic import bit_and, bit_or, cast, cast_to, constant, mul, shift_left, shift_right
 from .builtin import builtin
 from .conditions import compare, where
@@ -109,9 +109,11 @@ def _spread(name: str, scale: tensor, shape: tuple[int, ...], target: Scalar, fa
 
 
 def _number(name: str, scale: tensor, target: Scalar, fast_math: bool) -> tensor:
-    """A scale as a float: 2 ** (code - 127) of uint8 codes."""
+    """A scale as a float: 2 ** (code - 127) of 8-bit codes, as bytes without a sign."""
     if scale.dtype == F8E4M3:
         return cast_to(scale, target)
+    if scale.dtype == I8:
+        scale = cast(scale, U8, bitcast=True)
     if scale.dtype != U8:
         raise TypeMismatch(f"{name} is uint8 (e8m0) or float8e4nv, got {scale.type}")
     exponent = shift_left(cast_to(scale, U32), 23)

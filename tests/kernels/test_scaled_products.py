@@ -113,6 +113,18 @@ def test_the_largest_and_the_smallest_scales(launch, rng, fast):
     assert (np.isnan(held[4][2]) if not fast else np.isinf(held[4][2])).all()
 
 
+def test_codes_of_scales_are_bytes_of_either_sign(launch, rng):
+    """An int8 scale is the same bits, as in Triton: PyTorch views the codes of its e8m0 numbers as either."""
+    a, a_numbers = operand(rng, "e2m1", M, K, 1)
+    b, b_numbers = operand(rng, "e5m2", K, N, 0)
+    a_scale, b_scale = (rng.integers(124, 131, (rows, 2), dtype=np.uint8) for rows in (M, N))
+    left, right = a_numbers * spread(a_scale), b_numbers * spread(b_scale).T
+    out = np.zeros((M, N), np.float32)
+    signed = a_scale.view(np.int8), b_scale.view(np.int8)
+    held = launch(scaled, (1,), a, signed[0], b, signed[1], out, A="e2m1", B="e5m2", **options(a, b, 2))
+    assert (np.abs(held[4] - (1 + left @ right)) <= 64 * 2.0**-24 * (np.abs(left) @ np.abs(right) + 1)).all()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

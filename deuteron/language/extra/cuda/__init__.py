@@ -8,5 +8,6 @@ from deuteron.compiler.language.cuda import num_warps as num_warps
 from deuteron.compiler.language.cuda import smid as smid
 from deuteron.language.extra.cuda import gdc as gdc
 from deuteron.language.extra.cuda import libdevice
+from deuteron.language.extra.cuda import utils as utils
 
 __all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "libdevice", "num_threads", "num_warps", "smid"]
