@@ -88,13 +88,15 @@ def test_names_of_the_backend_for_nvidia(program):
         """
 import dataclasses, stat, triton, deuteron
 from pathlib import Path
-from triton.backends.compiler import GPUTarget
+from triton.backends.compiler import BaseBackend, GPUTarget
 from triton.backends.nvidia import compiler, driver
 assert {"num_warps", "num_stages", "maxnreg"} <= {f.name for f in dataclasses.fields(compiler.CUDAOptions)}
 backend = compiler.CUDABackend(GPUTarget("cuda", 90, 32))
 assert backend.parse_options({"num_warps": 8}) == compiler.CUDAOptions(num_warps=8)
 assert backend.parse_options({"num_warps": 8}).__dict__["num_warps"] == 8  # as Inductor of PyTorch 2.15 asks
 assert backend.hash() == triton.compiler.make_backend(GPUTarget("cuda", 90, 32)).hash()
+assert isinstance(backend, BaseBackend)
+assert isinstance(triton.compiler.make_backend(GPUTarget("cpu", 0, 1)), BaseBackend)
 assert not compiler.CUDABackend.supports_target(GPUTarget("hip", "gfx942", 64))
 assert compiler.PTXASError is triton.runtime.errors.PTXASError
 for wrong in (GPUTarget("cpu", 0, 1), GPUTarget("hip", "gfx942", 64)):

@@ -9,7 +9,7 @@ USED = {
     "knobs KernelInterface language next_power_of_2 OutOfResources reinterpret runtime set_allocator TensorWrapper "
     "testing tools",
     "triton.backends": "backends",
-    "triton.backends.compiler": "GPUTarget",
+    "triton.backends.compiler": "BaseBackend GPUTarget",
     "triton.backends.nvidia.compiler": "CUDABackend CUDAOptions PTXASError get_ptxas",
     "triton.backends.nvidia.driver": "CudaDriver CudaUtils",
     "triton.compiler": "ASTSource IRSource CompiledKernel compile CompilationError make_backend",

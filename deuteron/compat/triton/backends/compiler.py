@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from deuteron.compiler import Target
+from deuteron.compiler import Schedule, Target
 from deuteron.compiler.errors import TargetError
+from deuteron.compiler.runtime.variant.toolchain import toolchain
+from deuteron.compiler.runtime.variant.variant import make_schedule
 
 
 @dataclass(frozen=True)
@@ -33,3 +37,18 @@ def own_target(target: GPUTarget) -> Target:
     if target.backend != "cuda":
         raise TargetError(f"deuteron has no backend {target.backend!r}", hint="use cuda or cpu")
     return Target.of_architecture(str(target.arch))
+
+
+@dataclass(frozen=True)
+class BaseBackend:
+    """What programs ask of a backend of Triton's: the identity of what compiles, and what options mean."""
+
+    target: Target
+
+    def hash(self) -> str:
+        """A text that changes with the compiler, the assembler and the target."""
+        return "-".join([str(self.target), *toolchain(self.target).values()])
+
+    def parse_options(self, options: Mapping[str, Any]) -> Schedule:
+        """The schedule that these options give; raises SignatureError for unknown ones."""
+        return make_schedule(options)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import deuteron
-from deuteron.compat.triton.backends.compiler import GPUTarget, own_target
+from deuteron.compat.triton.backends.compiler import BaseBackend, GPUTarget, own_target
 from deuteron.compat.triton.runtime.driver import driver
-from deuteron.compiler import CompiledKernel, JITFunction, Schedule, Target
+from deuteron.compiler import CompiledKernel, JITFunction
 from deuteron.compiler.errors import SignatureError
-from deuteron.compiler.runtime.variant.toolchain import toolchain
 from deuteron.compiler.runtime.variant.variant import launch_target, make_schedule
 
 #: Where an argument is: its place among the parameters, and in a tuple those of the element.
@@ -107,21 +105,6 @@ def compile(
     return deuteron.compile(src.fn, src.types(), src.values(), str(where), **schedule)
 
 
-@dataclass(frozen=True)
-class TargetBackend:
-    """What programs ask of a backend of Triton's: the identity of what compiles, and what options mean."""
-
-    target: Target
-
-    def hash(self) -> str:
-        """A text that changes with the compiler, the assembler and the target."""
-        return "-".join([str(self.target), *toolchain(self.target).values()])
-
-    def parse_options(self, options: Mapping[str, Any]) -> Schedule:
-        """The schedule that these options give; raises SignatureError for unknown ones."""
-        return make_schedule(options)
-
-
-def make_backend(target: GPUTarget) -> TargetBackend:
+def make_backend(target: GPUTarget) -> BaseBackend:
     """What compiles for a target; raises TargetError where nothing does."""
-    return TargetBackend(own_target(target))
+    return BaseBackend(own_target(target))

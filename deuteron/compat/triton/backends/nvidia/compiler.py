@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from deuteron.compat.triton import knobs
 from deuteron.compat.triton.assembler import NvidiaTool, get_ptxas, version_text
-from deuteron.compat.triton.backends.compiler import GPUTarget, own_target
-from deuteron.compat.triton.compiler.compiler import TargetBackend
+from deuteron.compat.triton.backends.compiler import BaseBackend, GPUTarget, own_target
 from deuteron.compiler import Schedule
 from deuteron.compiler.errors import AssemblerError as PTXASError
 from deuteron.compiler.errors import TargetError
@@ -17,7 +16,7 @@ __all__ = ["CUDABackend", "CUDAOptions", "NvidiaTool", "PTXASError", "get_ptxas"
 CUDAOptions = Schedule
 
 
-class CUDABackend(TargetBackend):
+class CUDABackend(BaseBackend):
     """What compiles for NVIDIA's GPUs. Others cannot change its stages; ``deuteron compile --emit`` shows them.
 
     Raises:
