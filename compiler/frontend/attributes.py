@@ -64,7 +64,7 @@ def _of_constant(value: object, name: str) -> object:
         return value.type
     if name == "type" and isinstance(value, int | float | str | tuple):
         return type_of(value)
-    if name == "value" and isinstance(value, int | float | str | None):
+    if name == "value" and _may_be_constexpr(value):
         return value  # constexpr.value
     if name == "bit_length" and isinstance(value, int):
         return builtin(lambda: value.bit_length())
@@ -72,6 +72,12 @@ def _of_constant(value: object, name: str) -> object:
         # A number that specialisation or a literal made of what is a tensor elsewhere: it can do what a tensor can.
         return getattr(arithmetic.as_tensor(value), name)
     raise _unknown(value, name)
+
+
+def _may_be_constexpr(value: object) -> bool:
+    if isinstance(value, tuple):
+        return not any(isinstance(element, tensor) for element in value)
+    return isinstance(value, int | float | str | None)
 
 
 def _unknown(value: object, name: str) -> UnknownName:

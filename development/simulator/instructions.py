@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -80,8 +81,23 @@ def _unsigned_division(x: Array, y: Array) -> Array:
     return quotient.view(x.dtype)
 
 
-def _shift_amount(y: Array) -> Array:
-    return y & (8 * y.dtype.itemsize - 1)
+def _shifted(
+    shift: Callable[[Array, Array], Array], beyond: Callable[[Array], Array]
+) -> Callable[[Array, Array], Array]:
+    """A shift, with what is left of ``x`` ``beyond`` its width. That is poison in LLVM; PTX, whose instructions these
+    become, shifts everything out (PTX ISA, "shl" and "shr")."""
+
+    def shifted(x: Array, y: Array) -> Array:
+        width = 8 * y.dtype.itemsize
+        result: Array = np.where(unsigned(y) < width, shift(x, y & (width - 1)), beyond(x))
+        return result
+
+    return shifted
+
+
+def _logically_right(x: Array, y: Array) -> Array:
+    shifted: Array = (unsigned(x) >> unsigned(y)).view(x.dtype)
+    return shifted
 
 
 _BINARY: dict[str, Callable[[Array, Array], Array]] = {
@@ -95,9 +111,9 @@ _BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "and": lambda x, y: x & y,
     "or": lambda x, y: x | y,
     "xor": lambda x, y: x ^ y,
-    "shl": lambda x, y: x << _shift_amount(y),
-    "ashr": lambda x, y: x >> _shift_amount(y),
-    "lshr": lambda x, y: (unsigned(x) >> unsigned(_shift_amount(y))).view(x.dtype),
+    "shl": _shifted(operator.lshift, np.zeros_like),
+    "ashr": _shifted(operator.rshift, lambda x: x >> (8 * x.dtype.itemsize - 1)),
+    "lshr": _shifted(_logically_right, np.zeros_like),
     "fadd": lambda x, y: x + y,
     "fsub": lambda x, y: x - y,
     "fmul": lambda x, y: x * y,

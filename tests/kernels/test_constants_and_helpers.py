@@ -33,6 +33,26 @@ def consts(o_ptr, N: tl.constexpr):
         tl.store(o_ptr, 7.0)
 
 
+@triton.jit
+def transposed(x_ptr, o_ptr, SHAPE: tl.constexpr, STRIDES: tl.constexpr, N: tl.constexpr):
+    """Row-major elements of an array of ``SHAPE`` whose axes lie ``STRIDES`` apart."""
+    rest = tl.arange(0, N)
+    place = tl.zeros((N,), tl.int32)
+    for axis in tl.static_range(len(SHAPE.value) - 1, -1, -1):
+        place += rest % SHAPE.value[axis] * STRIDES.value[axis][0]
+        rest //= SHAPE[axis]
+    tl.store(o_ptr + tl.arange(0, N), tl.load(x_ptr + place))
+
+
+@pytest.mark.parametrize("launch", ["cpu", "tile", "blocks", "ptx"], indirect=True)
+def test_tuples_that_are_constants_have_a_value(launch, rng) -> None:
+    """As other constants of a compiled kernel: FlagGems reads sizes and strides so. Where a kernel is Python, Triton
+    has the value itself."""
+    x = rng.standard_normal((4, 2, 8)).astype(np.float32)
+    got = launch(transposed, (1,), x, np.zeros(64, np.float32), SHAPE=(8, 2, 4), STRIDES=((1,), (8,), (16,)), N=64)[1]
+    np.testing.assert_array_equal(got.reshape(8, 2, 4), x.T)
+
+
 def test_constants(launch) -> None:
     expected = np.where(np.arange(16)[:, None] > 4, -np.inf, 16.0) + np.full((1, 8), 3.0)
     expected[0, 0] = 7
