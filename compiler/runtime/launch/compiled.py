@@ -24,6 +24,7 @@ from ..variant.metadata import KernelMetadata
 from ..variant.obtain import PERSISTENT, obtain, obtain_fitting, obtain_if_fitting
 from ..variant.pipeline import STAGES, Artifact, produce
 from ..variant.variant import Variant
+from .forms import Forms
 from .grid import Grid, grid_of
 from .guards import Guards, variant_without
 from .hooks import LaunchEvent, VariantLoad, VariantReady, VariantUnload, described, installed, launch_with_hooks
@@ -93,6 +94,7 @@ class CompiledKernel:
         guards = metadata.recipe.guards
         self._guards = Guards(guards, list(signature)) if guards else None
         self._others: dict[tuple[Guard, ...], CompiledKernel] = {}
+        self._forms = Forms()
         self._artifacts = artifacts
         self._loaded: dict[str, Loaded] = {}
         self._owner = 0  # the process that loaded it
@@ -209,15 +211,13 @@ class CompiledKernel:
         Raises:
             LaunchError: grid or arguments do not fit; the message names the argument.
         """
-        args = self._of_run_time(args)
-        where, values = self._read(args, device)
+        known = self._forms.find(args) if device is None else None
+        where, values = known or self._read(args, device)
         shape = grid_of(grid)
         if 0 in shape:
             return
         if standing.value is not None and self.variant is not None:
-            run_on_host(
-                standing.value, self.variant, shape, spread(dict(zip(shown(self.signature), args, strict=True)))
-            )
+            run_on_host(standing.value, self.variant, shape, spread(self._bound(args)))
             return
         fitting = self if self._guards is None else self._fitting(self._guards, where, shape, values)
         kernel = fitting.loaded(where)
@@ -230,9 +230,9 @@ class CompiledKernel:
             where,
             kernel.stream(stream),
             shape,
-            fitting._metadata(shape, args),
+            fitting._metadata(shape, self._bound(args)),
             fitting,
-            lambda: spread(dict(zip(shown(self.signature), args, strict=True))),
+            lambda: spread(self._bound(args)),
         )
         launch_with_hooks(event, lambda: run_observed(kernel, recipe, event, values, stream))
 
@@ -272,26 +272,31 @@ class CompiledKernel:
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
         return lambda *args, **options: self.run(grid, *args, **options)
 
-    def _metadata(self, grid: tuple[int, int, int], args: tuple[object, ...]) -> Callable[[], dict[str, object]]:
+    def _metadata(self, grid: tuple[int, int, int], bound: Mapping[str, object]) -> Callable[[], dict[str, object]]:
         describe_launch = self.launch_metadata
         if describe_launch is None:
             return dict
-        bound = dict(zip(shown(self.signature), args, strict=True))
         constants = self.variant.constants if self.variant else {}
         return lambda: described(self.name, describe_launch, grid, self.metadata, {**bound, **constants})
+
+    def _parameters(self, count: int) -> list[str]:
+        """The parameters that ``count`` arguments are for: those that the machine code takes, all, or all but the
+        constexpr ones."""
+        names = shown(self.signature)
+        if count == len(names) or self.variant is None:
+            return names
+        declared = self.variant.source.arguments
+        for parameters in (declared, [argument for argument in declared if not argument.constexpr]):
+            if count == len(parameters):
+                return [argument.name for argument in parameters]
+        return names
 
     def _of_run_time(self, args: tuple[object, ...]) -> tuple[object, ...]:
         """Of the arguments of all parameters, or of all but the constexpr ones, those that the machine code takes; any
         other number of them as it is.
         Raises LaunchError for a number or text that is not what the kernel was compiled for."""
-        names = shown(self.signature)
-        if len(args) == len(names) or self.variant is None:
-            return args
-        declared = self.variant.source.arguments
-        parameters = [argument.name for argument in declared]
-        if len(args) != len(parameters):
-            parameters = [argument.name for argument in declared if not argument.constexpr]
-        if len(args) != len(parameters):
+        names, parameters = shown(self.signature), self._parameters(len(args))
+        if self.variant is None or parameters == names or len(args) != len(parameters):
             return args
         flat = scattered(dict(zip(parameters, args, strict=True)))
         for name, wanted in self.variant.constants.items():
@@ -302,10 +307,16 @@ class CompiledKernel:
                 )
         return tuple(flat[name] for name in names) if flat.keys() >= set(names) else args
 
+    def _bound(self, args: tuple[object, ...]) -> dict[str, object]:
+        """The arguments that the machine code takes, by parameter name."""
+        return dict(zip(shown(self.signature), self._of_run_time(args), strict=True))
+
     def _read(self, args: tuple[object, ...], device: Device | str | None) -> tuple[Device, tuple[Any, ...]]:
         """The device to run on and the machine values of the arguments."""
         given = get_device(device) if isinstance(device, str) else device
-        where, values = read_arguments(self.name, self.signature, args, given)
+        where, values = read_arguments(self.name, self.signature, self._of_run_time(args), given)
+        if where is not None and given is None:
+            self._forms.learn(args, self._parameters(len(args)), self.signature, where)
         return where or self._home(), values
 
     def _home(self) -> Device:
