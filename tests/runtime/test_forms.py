@@ -17,7 +17,7 @@ import deuteron.language as tl
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.runtime import devices
 from deuteron.compiler.runtime.launch.compiled import CompiledKernel
-from deuteron.compiler.runtime.launch.forms import Forms
+from deuteron.compiler.runtime.launch.forms import LaunchForms
 
 
 def scale(x, one, out, n, by, wide, BLOCK: tl.constexpr, NAME: tl.constexpr = "a"):
@@ -85,13 +85,13 @@ def test_every_launch_is_as_the_first(driver: FakeDriver, made: CompiledKernel, 
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What was found for arguments, by and by."""
     seen: list[object] = []
-    find = Forms.find
+    find = LaunchForms.find
 
-    def noted(self: Forms, args: Sequence[object]) -> object:
+    def noted(self: LaunchForms, args: Sequence[object]) -> object:
         seen.append(find(self, args))
         return seen[-1]
 
-    monkeypatch.setattr(Forms, "find", noted)
+    monkeypatch.setattr(LaunchForms, "find", noted)
     return seen
 
 

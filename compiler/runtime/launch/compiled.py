@@ -24,7 +24,7 @@ from ..variant.metadata import KernelMetadata
 from ..variant.obtain import PERSISTENT, obtain, obtain_fitting, obtain_if_fitting
 from ..variant.pipeline import STAGES, Artifact, produce
 from ..variant.variant import Variant
-from .forms import Forms
+from .forms import LaunchForms
 from .grid import Grid, grid_of
 from .guards import Guards, variant_without
 from .hooks import LaunchEvent, VariantLoad, VariantReady, VariantUnload, described, installed, launch_with_hooks
@@ -94,7 +94,7 @@ class CompiledKernel:
         guards = metadata.recipe.guards
         self._guards = Guards(guards, list(signature)) if guards else None
         self._others: dict[tuple[Guard, ...], CompiledKernel] = {}
-        self._forms = Forms()
+        self._forms = LaunchForms()
         self._artifacts = artifacts
         self._loaded: dict[str, Loaded] = {}
         self._owner = 0  # the process that loaded it

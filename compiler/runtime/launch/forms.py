@@ -14,7 +14,7 @@ from ..device import Device
 _PLAIN = (int, float, str, type(None))
 
 
-class Forms:
+class LaunchForms:
     """Forms of arguments that one kernel took. A form is the types, alignments and devices of the arguments that are
     passed, as the readers' keys have them, and the values of those that are not."""
 
