@@ -3,8 +3,6 @@ of a warp at once."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import isnan, nan
@@ -12,6 +10,7 @@ from typing import Literal
 
 from ...ir.core import Block, Op, Value
 from ...tile.elementwise import Add, And, Compare, Max, Min, Not, Or, Select, Xor
+from ...tile.passes.numbers import Number, evaluate
 
 Extreme = Literal["min", "max"]
 Kind = Literal["add", "and", "or", "xor", "min", "max"]
@@ -48,20 +47,14 @@ def _sole(region: Block) -> Sole | None:
     return Sole(_KINDS[type(op)], isinstance(op, Min | Max) and op.propagate_nan)
 
 
-_COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pair:
     value: float
     place: int
+
+
+#: The value or the place of a pair, by its name.
+_Part = tuple[_Pair, str]
 
 
 def _placed(region: Block) -> Placed | None:
@@ -100,13 +93,12 @@ def _first(extreme: Extreme, left: _Pair, right: _Pair) -> _Pair:
 
 def _stays(region: Block, left: _Pair, right: _Pair) -> _Pair | None:
     """The pair of which ``region`` yields both parts; None where it does more than compare and choose."""
-    known: dict[Value, object] = dict(
-        zip(region.args, ((left, "value"), (left, "place"), (right, "value"), (right, "place")), strict=True)
-    )
+    parts = ((left, "value"), (left, "place"), (right, "value"), (right, "place"))
+    known: dict[Value, _Part | Number] = dict(zip(region.args, parts, strict=True))
     for op in region.ops:
         if op is region.terminator:
             continue
-        made = _evaluate(op, known)
+        made = _evaluate(op, [known[value] for value in op.operands if value in known])
         if made is None:
             return None
         known[op.results[0]] = made
@@ -115,19 +107,15 @@ def _stays(region: Block, left: _Pair, right: _Pair) -> _Pair | None:
     return next((pair for pair in (left, right) if found == [(pair, "value"), (pair, "place")]), None)
 
 
-def _evaluate(op: Op, known: Mapping[Value, object]) -> object:
-    operands = [known.get(value) for value in op.operands]
-    match op, operands:
-        case Compare(predicate=predicate), [(_Pair() as left, str(part)), (_Pair() as right, str(other))]:
-            return _COMPARISONS[predicate](getattr(left, part), getattr(right, other))
-        case Not(), [bool(x)]:
-            return not x
-        case And(), [bool(x), bool(y)]:
-            return x and y
-        case Or(), [bool(x), bool(y)]:
-            return x or y
-        case Xor(), [bool(x), bool(y)]:
-            return x != y
-        case Select(), [bool(condition), yes, no]:
+def _evaluate(op: Op, operands: list[_Part | Number]) -> _Part | Number | None:
+    """What a comparison or a choice gives; None for anything else, such as arithmetic with a part of a pair."""
+    numbers = [operand for operand in operands if not isinstance(operand, tuple)]
+    match op:
+        case Select() if len(operands) == 3:
+            condition, yes, no = operands
             return yes if condition else no
+        case Compare() if len(operands) == 2:
+            return evaluate(op, [getattr(*o) if isinstance(o, tuple) else o for o in operands])
+        case Not() | And() | Or() | Xor() if len(numbers) == len(op.operands):
+            return evaluate(op, numbers)
     return None
