@@ -13,9 +13,7 @@ from typing import Any
 import httpx
 import psutil  # type: ignore[import-untyped]
 import pytest
-
-Background = Callable[[str, dict[str, str]], "subprocess.Popen[bytes]"]
-
+from scheduler_processes import Background, begin_scheduler
 
 # -- a closed cluster
 
@@ -52,17 +50,6 @@ def test_strangers_cannot_enter_the_embedded_cluster(
 
 # -- workers that come back
 
-_SCHEDULER = """
-import asyncio
-from distributed import Scheduler
-
-async def main():
-    async with Scheduler(host="127.0.0.1", port={port}, dashboard=False) as scheduler:
-        await scheduler.finished()
-
-asyncio.run(main())
-"""
-
 
 @pytest.mark.slow
 def test_workers_and_jobs_come_back_after_the_scheduler(
@@ -73,8 +60,7 @@ def test_workers_and_jobs_come_back_after_the_scheduler(
     tmp_path: Path,
 ) -> None:
     port = pick_port()
-    address = f"tcp://127.0.0.1:{port}"
-    scheduler = background(_SCHEDULER.format(port=port), {})
+    address, scheduler = begin_scheduler(background, port)
     service = make_service(DEUTERON_SCHEDULER=address, DEUTERON_LEASE_SECONDS="3")
     worker = background(
         "from deuteron.server import Settings, run_worker\n"
@@ -98,7 +84,7 @@ def test_workers_and_jobs_come_back_after_the_scheduler(
     os.kill(scheduler.pid, signal.SIGKILL)
     scheduler.wait(10)
     wait_until(lambda: workers() == "deuteron_workers 0", 30)
-    background(_SCHEDULER.format(port=port), {})
+    begin_scheduler(background, port)
     wait_until(lambda: workers() == "deuteron_workers 1", 90, lambda: (service.home / "server.log").read_text())
     wait_until(lambda: service.job(job_id)["finished_at"] is not None, 90)
     job = service.job(job_id)

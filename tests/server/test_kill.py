@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,10 @@ from typing import Any
 import httpx
 import psutil  # type: ignore[import-untyped]
 import pytest
+from scheduler_processes import Background, begin_scheduler
 
 TRIALS = 12
 PACED = {"trials": TRIALS, "seconds": 3.0}
-
-Background = Callable[[str, dict[str, str]], "subprocess.Popen[bytes]"]
 
 
 def worker_pid(job: dict[str, Any]) -> int:
@@ -136,19 +134,6 @@ def test_a_job_whose_worker_always_dies_fails_with_the_reason(
     assert service.trials(job_id), "finished trials are kept"
 
 
-def scheduler_elsewhere(background: Background, port: int, environment: dict[str, str]) -> str:
-    """The address of a Dask scheduler in a process of its own."""
-    code = (
-        "import asyncio\nfrom distributed import Scheduler\n"
-        "async def main():\n"
-        f"    async with Scheduler(host='127.0.0.1', port={port}, dashboard=False) as s:\n"
-        "        await s.finished()\n"
-        "asyncio.run(main())"
-    )
-    background(code, environment)
-    return f"tcp://127.0.0.1:{port}"
-
-
 @pytest.mark.slow
 def test_killed_server_does_not_stop_a_worker_elsewhere(
     make_service: Callable[..., Any],
@@ -158,7 +143,7 @@ def test_killed_server_does_not_stop_a_worker_elsewhere(
     tmp_path: Path,
 ) -> None:
     """With a scheduler of its own the worker measures on while the server is away, and delivers later."""
-    scheduler = scheduler_elsewhere(background, pick_port(), {})
+    scheduler, _ = begin_scheduler(background, pick_port())
     service = make_service(DEUTERON_SCHEDULER=scheduler)
     background(
         "from deuteron.server import Settings, run_worker\n"
@@ -192,7 +177,7 @@ def test_a_worker_elsewhere_that_is_stopped_gives_its_job_back(
     tmp_path: Path,
 ) -> None:
     """SIGTERM, as at the end of a time limit, costs no attempt and waits for no lease."""
-    scheduler = scheduler_elsewhere(background, pick_port(), {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"})
+    scheduler, _ = begin_scheduler(background, pick_port(), {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"})
     service = make_service(DEUTERON_SCHEDULER=scheduler, DEUTERON_MAX_ATTEMPTS="1", DEUTERON_LEASE_SECONDS="600")
     job_id = service.submit(budget=PACED)
     for place in ("first", "second"):
