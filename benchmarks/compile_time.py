@@ -119,8 +119,7 @@ def compile_with_deuteron(kernel: Kernel, stage: str) -> Sample:
                 stop_after=stage,
             )
             sample.variants.append((time.perf_counter() - begin) * 1e3)
-            times = {f.removesuffix("_ms"): v for f, v in asdict(made.metadata).items() if f.endswith("_ms") and v}
-            sample.stages.append({name: ms for name, ms in times.items() if name != "total"})
+            sample.stages.append(dict(made.metadata.stage_ms))
     return sample
 
 
