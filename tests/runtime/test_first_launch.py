@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -187,3 +188,19 @@ def test_another_process_has_what_ran_here_before_its_first_launch(built: list[B
     count = len(compiled(built))
     assert denied(other[(900,)](Tensor(), 7, 5, BLOCK=1)) == left_out(7, 5, 900)
     assert len(compiled(built)) == count
+
+
+def test_a_search_compiles_each_candidate_for_its_own_grid(built: list[Build], driver: FakeDriver) -> None:
+    driver.sizes = [8, 4, 4]
+
+    def bench(call: Callable[[], object], quantiles: object) -> list[float]:
+        call()
+        return [1.0] * 3
+
+    configs = [deuteron.Config({"BLOCK": block}) for block in (1, 450)]
+    tuner = deuteron.autotune(configs, [], do_bench=bench)(deuteron.JITFunction(number))
+    with knobs.always_compile.scope(True):
+        tuner[lambda meta: (deuteron.cdiv(900, meta["BLOCK"]),)](Tensor(), 32, 5)
+    made = [each.variant for each in built if "ptx" in each.artifacts]
+    assert {variant.constants["BLOCK"]: variant.denied for variant in made} == {1: (), 450: (MANY,)}
+    assert len(made) == 2

@@ -164,10 +164,16 @@ class JITFunction(DescribedKernel):
         arguments, options = self.bind(args, kwargs)
         return compile_later(self, specialize(self, arguments, options, placeholders=True), mode)
 
-    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
-        """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
+    def specialized(
+        self, args: Sequence[object], kwargs: Mapping[str, object], grid: Grid | GridFunction | None = None
+    ) -> Launch:
+        """The specialisation that a launch with these arguments runs, on that grid if one is given; raises LaunchError
+        where they do not fit."""
         arguments, options = self.bind(args, kwargs)
-        return specialize(self, arguments, options)
+        launch = specialize(self, arguments, options)
+        if grid is None:
+            return launch
+        return launch.on(grid({**arguments, **options}) if callable(grid) else grid)
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """Arguments by parameter name, and the remaining keywords.

@@ -178,8 +178,9 @@ class Kernel(Sourced, KernelInterface, Bindable):
         """The type key of an argument, or its value as a constant; raises LaunchError that names it."""
 
     @abstractmethod
-    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
-        """The specialisation that a launch with these arguments runs; raises LaunchError where they do not fit."""
+    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object], grid: Any = None) -> Launch:
+        """The specialisation that a launch with these arguments runs, on that grid if one is given; raises LaunchError
+        where they do not fit."""
 
     @abstractmethod
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:

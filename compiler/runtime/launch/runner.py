@@ -28,9 +28,10 @@ class Runner(KernelInterface, Bindable):
         """Names of the kernel's parameters in order."""
         return self.base_fn.arg_names
 
-    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
-        """What the kernel at the bottom would launch for these arguments; raises LaunchError where they do not fit."""
-        made: Launch = self.fn.specialized(args, kwargs)
+    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object], grid: Any = None) -> Launch:
+        """What the kernel at the bottom would launch for these arguments, on that grid if one is given; raises
+        LaunchError where they do not fit."""
+        made: Launch = self.fn.specialized(args, kwargs, grid)
         return made
 
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:

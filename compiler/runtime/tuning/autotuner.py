@@ -299,7 +299,7 @@ class Autotuner(Runner):
             config.pre_hook(dict(everything))  # it may shape arguments, such as the block of a descriptor
         launch: Launch | IllegalSchedule
         try:
-            launch = self.specialized(args, {**kwargs, **options})
+            launch = self.specialized(args, {**kwargs, **options}, grid)
         except IllegalSchedule as error:
             launch = error
 

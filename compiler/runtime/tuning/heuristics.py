@@ -30,9 +30,9 @@ class Heuristics(Runner):
         """Compute the values, each of which sees the arguments and the values before it, and launch."""
         return self.fn.run(*args, grid=grid, warmup=warmup, **self._with_values(args, kwargs))
 
-    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Launch:
+    def specialized(self, args: Sequence[object], kwargs: Mapping[str, object], grid: Any = None) -> Launch:
         """The specialisation with the computed values; raises LaunchError for a value of no parameter or option."""
-        return super().specialized(args, self._with_values(args, kwargs))
+        return super().specialized(args, self._with_values(args, kwargs), grid)
 
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
         """What a launch does, with the values that are computed for these arguments."""
