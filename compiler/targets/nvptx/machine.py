@@ -15,6 +15,7 @@ from ...gpu.ops import Mma
 from ...ir.core import Op
 from ...ir.rules import RuleSet
 from ...ir.types import F8E4M3, F8E5M2, F16, Scalar
+from ...llvm.text import float_constant
 from ...target import Target
 from ...tile.control import For
 from ...tile.matmul import Dot
@@ -185,6 +186,19 @@ class PtxMachine(PtxMemory):
     def divide(self, state: simt.Lowering, x: str, y: str) -> str:
         """``div.full.f32``."""
         return state.text.call("float", "llvm.nvvm.div.full", [("float", x), ("float", y)])
+
+    def divider(self, state: simt.Lowering, y: str) -> Callable[[str], str]:
+        """``div.full.f32`` as ptxas writes it for sm_80 to sm_120: both sides are scaled so that the divisor and its
+        inverse are normal numbers. It does so by two instructions a dividend, each predicated, and takes a tenth of
+        its time for the 64 of an attention kernel; a product with the factor, which is exact, is one."""
+        text = state.text
+        size = text.call("float", "llvm.fabs.f32", [("float", y)])
+        large = text.op(f"fcmp ogt float {size}, {float_constant(2.0**126, 'float')}")
+        small = text.op(f"fcmp olt float {size}, {float_constant(2.0**-126, 'float')}")
+        factor = text.op(f"select i1 {large}, float {float_constant(0.25, 'float')}, float 1.0")
+        factor = text.op(f"select i1 {small}, float {float_constant(2.0**24, 'float')}, float {factor}")
+        inverse = self.reciprocal(state, text.op(f"fmul float {y}, {factor}"))
+        return lambda x: text.op(f"fmul float {text.op(f'fmul float {x}, {factor}')}, {inverse}")
 
     def fma_down(self, state: simt.Lowering, x: str, y: str, z: str) -> str:
         """``fma.rm.f32``."""

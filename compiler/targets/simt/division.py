@@ -8,17 +8,51 @@ targets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ...ir.core import Value
 from ...ir.types import BF16, F16, F32, F64, Scalar
 from ...llvm.remainder import emit_remainder
 from ...llvm.typed import Emitter, Typed
 from ...tile import elementwise as ew
+from ...tile.shape import Broadcast, ExpandDims, Splat
 from .casts import convert
 from .elementwise import kind_of
-from .lowering import Lowering, elementwise
+from .lowering import Lowering, element_rule, elementwise, rule
 
 
-@elementwise(ew.Div)
-def _div(state: Lowering, op: ew.Div, args: list[str]) -> str:
+@rule(ew.Div)
+def _div(state: Lowering, op: ew.Div) -> None:
+    """A divisor that several elements of a thread share, as the sum of a softmax, is inverted once."""
+    operands = [state.values[v] for v in op.operands]
+    dividends, divisors = operands
+    dividers: dict[str, Callable[[str], str]] = {}
+
+    def quotient(i: int) -> str:
+        return _quotient(state, op, [dividends[i], divisors[i]])
+
+    def quotient_of_shared(i: int) -> str:
+        x, y = dividends[i], divisors[i]
+        if y not in dividers:
+            dividers[y] = state.machine.divider(state, y)
+        return dividers[y](x)
+
+    quick = op.lhs.type.scalar == F32 and not op.precise
+    state.define_lazily(op.result, operands, quotient_of_shared if quick and _is_shared(state, op.rhs) else quotient)
+
+
+def _is_shared(state: Lowering, value: Value) -> bool:
+    """Whether registers of a tile hold copies for being spread from fewer."""
+    while isinstance(value.op, (Splat, Broadcast, ExpandDims)):
+        (source,) = value.op.operands
+        if len(state.values[value].unique()) > len(state.values[source].unique()):
+            return True
+        value = source
+    return False
+
+
+@element_rule(ew.Div)
+def _quotient(state: Lowering, op: ew.Div, args: list[str]) -> str:
     scalar, name = kind_of(state, op.lhs)
     if scalar in (F16, BF16):
         wide = [state.text.op(f"fpext {name} {a} to float") for a in args]

@@ -207,6 +207,10 @@ class SimtTarget(ABC):
         """``x / y`` in f32 to 2 ulp."""
 
     @abstractmethod
+    def divider(self, state: Lowering, y: str) -> Callable[[str], str]:
+        """What divides by ``y`` as :meth:`divide` does, to the bit; what dividends have in common is computed here."""
+
+    @abstractmethod
     def fma_down(self, state: Lowering, x: str, y: str, z: str) -> str:
         """``x * y + z`` in f32, rounded towards minus infinity."""
 
