@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def garbage_kept() -> Iterator[None]:
-    """Python looks for no garbage meanwhile; afterwards it does if it did before."""
+    """Python looks for no garbage meanwhile; afterwards it does if it did before. Of threads that are here at once the
+    first to leave lets it look, so that what many of them leave behind does not add up."""
     enabled = gc.isenabled()
     gc.disable()
     try:

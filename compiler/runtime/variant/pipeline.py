@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ... import knobs
 from ...errors import AssemblerError, DeuteronError, IRError, OutOfResources, SignatureError, TargetError
+from ...garbage import garbage_kept
 from ...hardware import threads_of
 from ...ir.core import Function
 from ...ir.printer import print_function
@@ -186,18 +187,32 @@ def _build(
 ) -> Build:
     work = Build(variant)
     with _assembler(work, stop_after) as assembler:
-        function = make_tile(work, step if stop_after == "tile" else None)
-        if stop_after == "tile":
-            work.artifacts.setdefault("tile", print_function(function))
-        elif stop_after == "linalg":
-            from ...linalg import lower_to_linalg  # lazy: only for those who take MLIR elsewhere
-
-            work.artifacts["linalg"] = lower_to_linalg(function)
-        elif variant.target.kind == "cpu":
-            _build_cpu(work, function, stop_after)
-        else:
-            _build_cuda(work, function, stop_after, step, assembler, known or {})
+        # What is made here and kept until the end would count as old, and Python looks through all that is old in a
+        # tenth of a second where PyTorch is loaded: longer than most kernels compile.
+        with garbage_kept():
+            _generate(work, stop_after, step, known or {})
+        if "ptx" in work.artifacts and stop_after != "ptx":
+            try:
+                _assemble(work, assembler)
+            except TargetError:
+                if stop_after is not None:
+                    raise  # else PTX is as far as a machine without an assembler gets
     return work
+
+
+def _generate(work: Build, stop_after: str | None, step: str | None, known: Mapping[str, object]) -> None:
+    """All stages that are made in this process."""
+    function = make_tile(work, step if stop_after == "tile" else None)
+    if stop_after == "tile":
+        work.artifacts.setdefault("tile", print_function(function))
+    elif stop_after == "linalg":
+        from ...linalg import lower_to_linalg  # lazy: only for those who take MLIR elsewhere
+
+        work.artifacts["linalg"] = lower_to_linalg(function)
+    elif work.variant.target.kind == "cpu":
+        _build_cpu(work, function, stop_after)
+    else:
+        _build_ptx(work, function, stop_after, step, known)
 
 
 def _assembler(work: Build, stop_after: str | None) -> AbstractContextManager[Ptxas | None]:
@@ -295,13 +310,8 @@ def _build_cpu(work: Build, function: Function, stop_after: str | None) -> None:
         work.artifacts["object"] = cpu.emit_object(program)
 
 
-def _build_cuda(
-    work: Build,
-    function: Function,
-    stop_after: str | None,
-    step: str | None,
-    assembler: Ptxas | None,
-    known: Mapping[str, object],
+def _build_ptx(
+    work: Build, function: Function, stop_after: str | None, step: str | None, known: Mapping[str, object]
 ) -> None:
     from ...gpu import STEPS, check_of, lower_to_gpu, print_gpu  # lazy: a launch from the cache compiles nothing
     from ...llvm.lines import SourceLines  # lazy: as above
@@ -340,22 +350,15 @@ def _build_cuda(
     if stop_after == "llvm":
         return
     with work.timed("ptx"):
-        ptx = nvptx.emit_ptx(program, variant.target)
-    work.artifacts["ptx"] = ptx
-    if stop_after == "ptx":
-        return
-    try:
-        _assemble(work, ptx, assembler)
-    except TargetError:
-        if stop_after is not None:
-            raise  # else PTX is as far as a machine without an assembler gets
+        work.artifacts["ptx"] = nvptx.emit_ptx(program, variant.target)
 
 
-def _assemble(work: Build, ptx: str, assembler: Ptxas | None) -> None:
+def _assemble(work: Build, assembler: Ptxas | None) -> None:
     from ...targets import nvptx  # lazy: loads LLVM
 
     with work.timed("cubin"):
         variant = work.variant
+        ptx = str(work.artifacts["ptx"])
         cubin = nvptx.assemble(ptx, variant.target, variant.schedule, assembler, lines=variant.lined)
     work.artifacts["cubin"] = cubin.image
     work.registers, work.spills, work.stack_bytes = cubin.registers, cubin.spill_bytes, cubin.stack_bytes
