@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ...errors import AssemblerError, TargetError
+from ...hardware import MOST_REGISTERS, REGISTER_FILE
 from ...options import Schedule
 from ...target import Target
 from ..assembler import assembler_options, has_ptxas
@@ -32,8 +33,9 @@ def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None =
     nvJitLink. With ``lines``, for which ``begun`` was begun, too, the cubin has a table of the source lines that
     ``ptx`` names.
 
-    Code that spills is assembled once more with all registers of an SM for one CTA, and the better one kept:
-    aiming at a higher occupancy, ptxas for sm_80 may stop at 32 registers where 255 hardly spill.
+    Code that spills with fewer registers than a thread may have is assembled once more with all registers of an SM for
+    one CTA, and the better one kept: aiming at a higher occupancy, ptxas for sm_80 may stop at 32 registers where 255
+    hardly spill.
 
     Raises:
         AssemblerError: the assembler rejected the code; the message carries its log.
@@ -41,13 +43,26 @@ def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None =
         TargetError: there is no assembler.
     """
     made = _assemble(ptx, target, begun, lines)
-    if not made.spill_bytes or schedule.maxnreg is not None:
+    if not made.spill_bytes or schedule.maxnreg is not None or (made.registers or 0) >= _most_registers(ptx):
         return made
-    roomy = _assemble(_OCCUPANCY.sub(r"\g<1>\n.minnctapersm 1", ptx, count=1), target, None, lines)
+    alone = _OCCUPANCY.sub(r"\g<1>\n.minnctapersm 1", ptx, count=1)
+    if alone == ptx:
+        return made
+    roomy = _assemble(alone, target, None, lines)
     return roomy if (roomy.spill_bytes or 0) < made.spill_bytes else made
 
 
-_OCCUPANCY = re.compile(r"^(\.reqntid .*)(\n\.minnctapersm \d+)?$", re.MULTILINE)
+_OCCUPANCY = re.compile(r"^(\.reqntid (\d+).*)(\n\.minnctapersm \d+)?$", re.MULTILINE)
+#: Registers are given to warps, so many to a thread at a time (CUDA C++ Programming Guide, occupancy).
+_REGISTER_STEP = 8
+
+
+def _most_registers(ptx: str) -> int:
+    """Registers that a thread has where its CTA has all of an SM."""
+    threads = _OCCUPANCY.search(ptx)
+    if threads is None:
+        return MOST_REGISTERS
+    return min(MOST_REGISTERS, REGISTER_FILE // int(threads[2]) // _REGISTER_STEP * _REGISTER_STEP)
 
 
 def _assemble(ptx: str, target: Target, begun: Ptxas | None, lines: bool) -> Cubin:

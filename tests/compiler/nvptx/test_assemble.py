@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import signal
@@ -14,7 +15,7 @@ from deuteron.compiler.errors import AssemblerError, OutOfResources, TargetError
 from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target, assembler
-from deuteron.compiler.targets.nvptx import assemble, emit_ptx, lower_to_llvm
+from deuteron.compiler.targets.nvptx import Cubin, assemble, emit_ptx, lower_to_llvm
 from deuteron.compiler.targets.ptxas import Ptxas
 
 ARCHITECTURES = ("80", "86", "87", "89", "90a", "100a", "103a", "110a", "120", "121")
@@ -271,6 +272,27 @@ def test_short_loops_that_wait_for_memory_have_several_loads_on_their_way(from_t
     loads = max(len(re.findall(r"ld\.global", block)) for block in blocks)
     assert loads == rounds * max(1, size // 128 // 4)
     assert assemble(ptx, Target.parse("cuda:90a"), sample.schedule).spill_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("threads", "wanted", "registers", "times"),
+    [(128, "", 255, 1), (128, "", 254, 2), (512, "", 128, 1), (384, "", 168, 1), (384, "", 160, 2)]
+    + [(128, "\n.minnctapersm 1", 200, 1), (128, "\n.minnctapersm 2", 168, 2)],
+)
+def test_what_spills_is_assembled_again_where_registers_are_left(
+    monkeypatch: pytest.MonkeyPatch, threads: int, wanted: str, registers: int, times: int
+) -> None:
+    module = importlib.import_module("deuteron.compiler.targets.nvptx.assemble")
+    texts = []
+
+    def made(ptx: str, *_: object) -> Cubin:
+        texts.append(ptx)
+        return Cubin(b"", registers, 64 // len(texts), 0, 0, "")
+
+    monkeypatch.setattr(module, "_assemble", made)
+    got = assemble(f".entry k()\n.reqntid {threads}{wanted}\n{{ }}", Target.parse("cuda:90a"), Schedule())
+    assert len(texts) == times and got.spill_bytes == 64 // times
+    assert times == 1 or texts[1] == f".entry k()\n.reqntid {threads}\n.minnctapersm 1\n{{ }}"
 
 
 def test_register_cap_and_threads_are_in_the_ptx(standard_kernels) -> None:
