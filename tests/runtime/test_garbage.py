@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
+import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -11,6 +14,7 @@ import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import CompilationError
+from deuteron.compiler.garbage import garbage_kept
 
 
 def total(x, y, N: tl.constexpr):
@@ -63,3 +67,52 @@ def test_what_holds_before_holds_after_errors_too(enabled: bool) -> None:
         assert gc.isenabled() == enabled
     finally:
         gc.enable()
+
+
+def test_the_last_thread_to_leave_lets_python_look_again() -> None:
+    come, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with garbage_kept():
+            come.set()
+            leave.wait(20)
+
+    thread = threading.Thread(target=stay)
+    with garbage_kept():
+        thread.start()
+        assert come.wait(20)
+    assert not gc.isenabled()
+    leave.set()
+    thread.join()
+    assert gc.isenabled()
+    with garbage_kept(), garbage_kept():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_child_looks_for_garbage_whoever_was_inside(inside: bool) -> None:
+    come, leave = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        with garbage_kept():
+            come.set()
+            leave.wait(20)
+
+    thread = threading.Thread(target=stay)
+    thread.start()
+    assert come.wait(20)
+    with garbage_kept() if inside else nullcontext():
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() and enters_and_leaves() else 1)
+    leave.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert gc.isenabled()
+
+
+def enters_and_leaves() -> bool:
+    with garbage_kept():
+        kept = not gc.isenabled()
+    return kept and gc.isenabled()
