@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 
 import pytest
@@ -69,21 +69,35 @@ def test_what_holds_before_holds_after_errors_too(enabled: bool) -> None:
         gc.enable()
 
 
-def test_the_last_thread_to_leave_lets_python_look_again() -> None:
+@pytest.fixture
+def another_inside() -> Iterator[Callable[[], None]]:
+    """Another thread is inside until it is told to leave."""
     come, leave = threading.Event(), threading.Event()
 
     def stay() -> None:
         with garbage_kept():
             come.set()
-            leave.wait(20)
+            leave.wait()
 
     thread = threading.Thread(target=stay)
-    with garbage_kept():
-        thread.start()
-        assert come.wait(20)
+
+    def let_go() -> None:
+        leave.set()
+        thread.join()
+
+    try:
+        with garbage_kept():
+            thread.start()
+            come.wait()
+        yield let_go
+    finally:
+        let_go()
+        gc.enable()
+
+
+def test_the_last_thread_to_leave_lets_python_look_again(another_inside: Callable[[], None]) -> None:
     assert not gc.isenabled()
-    leave.set()
-    thread.join()
+    another_inside()
     assert gc.isenabled()
     with garbage_kept(), garbage_kept():
         assert not gc.isenabled()
@@ -91,25 +105,13 @@ def test_the_last_thread_to_leave_lets_python_look_again() -> None:
 
 
 @pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.usefixtures("another_inside")
 def test_a_child_looks_for_garbage_whoever_was_inside(inside: bool) -> None:
-    come, leave = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        with garbage_kept():
-            come.set()
-            leave.wait(20)
-
-    thread = threading.Thread(target=stay)
-    thread.start()
-    assert come.wait(20)
     with garbage_kept() if inside else nullcontext():
         child = os.fork()
         if not child:
             os._exit(0 if gc.isenabled() and enters_and_leaves() else 1)
-    leave.set()
-    thread.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert gc.isenabled()
 
 
 def enters_and_leaves() -> bool:
