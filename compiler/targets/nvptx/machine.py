@@ -189,8 +189,9 @@ class PtxMachine(PtxMemory):
 
     def divider(self, state: simt.Lowering, y: str) -> Callable[[str], str]:
         """``div.full.f32`` as ptxas writes it for sm_80 to sm_120: both sides are scaled so that the divisor and its
-        inverse are normal numbers. It does so by two instructions a dividend, each predicated, and takes a tenth of
-        its time for the 64 of an attention kernel; a product with the factor, which is exact, is one."""
+        inverse are normal numbers. It scales a dividend by two predicated products, by 1/4 and by 2^24, of which one at
+        most takes place; by a factor that is 1 otherwise it is one, with the same result. The 64 quotients of an
+        attention kernel took a tenth of ptxas' time."""
         text = state.text
         size = text.call("float", "llvm.fabs.f32", [("float", y)])
         large = text.op(f"fcmp ogt float {size}, {float_constant(2.0**126, 'float')}")
