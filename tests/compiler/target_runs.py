@@ -31,21 +31,22 @@ def _run_cpu(function: Function, grid: tuple[int, ...], arguments: Sequence[Argu
     kernel.launch((*grid, 1, 1, 1)[:3], plain, types)
 
 
-def _ptx_program(function: Function, target: Target, schedule: Schedule) -> nvptx.PtxProgram:
+def ptx_program(function: Function, target: Target, schedule: Schedule) -> nvptx.PtxProgram:
+    """The code for NVIDIA GPUs of a function of tile IR."""
     made = lower_to_gpu(optimize(function), target, schedule)
     return nvptx.lower_to_llvm(made, target, schedule)
 
 
 def _run_simulated(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
     schedule = Schedule(num_warps=2, enable_fp_fusion=False)
-    program = _ptx_program(function, Target.parse("cuda:90a"), schedule)
+    program = ptx_program(function, Target.parse("cuda:90a"), schedule)
     simulate_launch(lambda denied: program, grid, arguments)
 
 
 def _run_cuda(function: Function, grid: tuple[int, ...], arguments: Sequence[Argument]) -> None:
     device, schedule = get_device("cuda:0"), Schedule(enable_fp_fusion=False)
     target = Target.parse(device.target)
-    program = _ptx_program(function, target, schedule)
+    program = ptx_program(function, target, schedule)
     metadata = KernelMetadata(
         program.name, device.target, "", program.num_warps, 1, 1, program.recipe, shared_bytes=program.shared_bytes
     )

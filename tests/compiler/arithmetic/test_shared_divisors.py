@@ -6,12 +6,10 @@ import re
 
 import numpy as np
 import pytest
-from target_runs import RUNNERS
+from target_runs import RUNNERS, ptx_program
 
-from deuteron.compiler.gpu import lower_to_gpu
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.targets import Target, nvptx
-from deuteron.compiler.tile.passes import optimize
 
 SIZE = 1024
 #: About 0, the limits of normal numbers, and those between which ``div.full.f32`` does not scale.
@@ -82,7 +80,6 @@ def test_quotients_are_those_of_the_instruction(reference, sides):
 def test_an_inverse_is_for_several_elements(reference, expression, divisions, inverses):
     function = reference.kernel([f"r0 = {expression}"], {"x": "f32", "y": "f32"}, ["f32"], SIZE)
     target, schedule = Target.parse("cuda:90a"), Schedule(num_warps=4)
-    program = nvptx.lower_to_llvm(lower_to_gpu(optimize(function), target, schedule), target, schedule)
-    ptx = nvptx.emit_ptx(program, target)
+    ptx = nvptx.emit_ptx(ptx_program(function, target, schedule), target)
     assert len(re.findall(r"div\.full\.f32", ptx)) == divisions
     assert len(re.findall(r"rcp\.approx\.ftz\.f32", ptx)) == inverses
