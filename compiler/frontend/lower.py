@@ -63,6 +63,7 @@ def lower(
     Raises:
         CompilationError: with the place in the user's source.
     """
+    source.require_body()
     function = Function(name or source.name)
     compilation = Compilation(Builder(function.body), debug, sanitize_overflow, [source], target, num_warps)
     frame = Frame(source, compilation.builder, compilation.budget)

@@ -60,6 +60,8 @@ class KernelSource(Reading):
     made: str | None = None
     #: A function of compile-time values: what it names keeps Python's numbers.
     compile_time: bool = False
+    #: Only its parameters are known (see :meth:`from_signature`): it cannot be compiled.
+    without_body: bool = False
 
     def makes(self, name: str) -> bool:
         """Whether ``name`` is an aggregate whose fields this function fills."""
@@ -115,10 +117,7 @@ class KernelSource(Reading):
         try:
             text = text_of(original)
         except OSError as error:
-            raise CompilationError(
-                f"the source of {function.__qualname__} is not available",
-                hint="define kernels in a file, not in an interactive prompt",
-            ) from error
+            raise _unavailable(function.__qualname__) from error
         is_lambda = original.__code__.co_name == "<lambda>"  # whose lines may be a def that is given it
         definition = None if is_lambda else definition_of(text)
         if definition is None:
@@ -165,12 +164,18 @@ class KernelSource(Reading):
             for p in signature.parameters.values()
         ]
         made = signature.replace(parameters=parameters, return_annotation=signature.empty)
-        text = f"def {function.__name__}{made}:\n    raise NotImplementedError\n"
+        text = f"def {function.__name__}{made}: ...\n"
         (node,) = parse_text(text, function.__code__.co_filename).body
         if not isinstance(node, ast.FunctionDef):
             raise UnsupportedSyntax(f"{function.__qualname__} is not a plain function")
         lines = lines_of(text)
-        return KernelSource(function.__name__, function.__code__.co_filename, node, LiveNamespace(function), lines)
+        namespace = LiveNamespace(function)
+        return KernelSource(function.__name__, function.__code__.co_filename, node, namespace, lines, without_body=True)
+
+    def require_body(self) -> None:
+        """Raises CompilationError where only the parameters are known."""
+        if self.without_body:
+            raise _unavailable(self.name)
 
     @cached_property
     def text(self) -> str:
@@ -381,3 +386,9 @@ def _making(source: KernelSource) -> KernelSource:
 @cache
 def _parsed(function: types.FunctionType) -> KernelSource:
     return KernelSource.from_function(function)
+
+
+def _unavailable(name: str) -> CompilationError:
+    return CompilationError(
+        f"the source of {name} is not available", hint="define kernels in a file, not in an interactive prompt"
+    )

@@ -177,6 +177,8 @@ def test_a_kernel_without_source_text_runs() -> None:
     x = np.zeros(4, np.float32)
     namespace["made"][(1,)](x, 7)
     np.testing.assert_array_equal(x, [7, 7, 7, 0])
+    with pytest.raises(CompilationError, match="source of made is not available"):
+        namespace["made"].warmup(x, 7, grid=(1,))
     with knobs.interpret.scope(False), pytest.raises(CompilationError, match="source of made is not available"):
         exec(text + "    tl.store(x + at, n)\n", namespace)  # noqa: S102
         namespace["made"][(1,)](x, 7)
