@@ -5,31 +5,22 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, overload
+from typing import Any, overload
 
 from ... import knobs
-from ...errors import (
-    ArgumentMismatch,
-    CalledOutside,
-    CompilationError,
-    LaunchError,
-    UnknownArgument,
-    UnreadableArgument,
-)
+from ...errors import CalledOutside, CompilationError, LaunchError
 from ...language.context import state
 from ...launch_recipe import LaunchRecipe
-from ...options import NEUTRAL_OPTIONS, SCHEDULE_OPTIONS
 from ...python_text import remember
 from ...source.kernel import KernelSource
-from ..arrays.arguments import Key, describe, readers, tensor_classes
+from ..arrays.arguments import readers, tensor_classes
 from ..eager.launch import InterpretedLaunch, StandInLaunch
-from ..variant.constants import constant_key
 from ..variant.specialization import function_name, functions
-from ..variant.variant import nearest
-from .binding import MISSING, Ending, KernelParameter, KeyChange, make_binder, parts_of
+from .binding import MISSING, Ending, make_binder
 from .bound import Relaunch
+from .called import CalledKernel
 from .compiled import CompiledKernel
-from .description import DERIVED, DescribedKernel, Variants
+from .description import DERIVED, Variants
 from .grid import Grid, GridFunction
 from .hooks import installed
 from .kernel import Launch, Prepared, Specialization
@@ -43,7 +34,7 @@ LaunchMetadata = Callable[..., Mapping[str, object]]
 Names = Iterable[int | str]
 
 
-class JITFunction(DescribedKernel):
+class JITFunction(CalledKernel):
     """A kernel. Launch it with ``kernel[grid](*args, **constexprs, num_warps=4)``.
 
     Each combination of argument types, alignments, compile-time values and schedule is compiled once, kept in memory
@@ -175,32 +166,6 @@ class JITFunction(DescribedKernel):
             return launch
         return launch.on(grid({**arguments, **options}) if callable(grid) else grid)
 
-    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
-        """Arguments by parameter name, and the remaining keywords.
-
-        Raises:
-            ArgumentMismatch: too many arguments, one given twice, or one missing.
-            UnknownArgument: a keyword that is neither a parameter nor an option.
-        """
-        parameters = self.parameters
-        positional = len(self.positional_names)
-        if len(args) > positional and not self.variadic_name:
-            self._refuse_extra(args[positional:])
-        bound = self.named(args)
-        names = {p.name for p in parameters if not p.variadic}
-        for name in bound:
-            if name in names and name in kwargs:
-                raise ArgumentMismatch(f"{self.__name__}: the argument {name!r} is given twice")
-        options = {k: v for k, v in kwargs.items() if k not in names}
-        self._check_options(options)
-        bound |= {k: v for k, v in kwargs.items() if k in names}
-        for p in parameters:
-            if p.name not in bound:
-                if not p.has_default:
-                    self._refuse_missing(p.name)
-                bound[p.name] = p.default
-        return {p.name: bound[p.name] for p in parameters}, options
-
     def relauncher(self, grid: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> Relaunch:
         """What a launch with these arguments does once everything about them is known; pre-run hooks are called at
         every launch."""
@@ -314,62 +279,6 @@ class JITFunction(DescribedKernel):
         if any(value is MISSING for value in args) or not describes(self, dict(zip(self.arg_names, args, strict=True))):
             self._explain(problem, args, extra, options)
         return self._prepare_warm(None, args, extra, options)(())
-
-    def _check_options(self, options: Mapping[str, object]) -> None:
-        for name in options:
-            if name == self.variadic_name:
-                raise ArgumentMismatch(
-                    f"{self.__name__} takes *{name}, which cannot be given by name",
-                    hint=f"pass them one by one, after {', '.join(self.positional_names) or 'nothing else'}",
-                )
-            if name not in SCHEDULE_OPTIONS and name not in NEUTRAL_OPTIONS:
-                raise UnknownArgument(
-                    f"{self.__name__} has no argument {name!r}",
-                    hint=nearest(name, [*self.arg_names, *SCHEDULE_OPTIONS]),
-                )
-
-    def _refuse_missing(self, name: str) -> NoReturn:
-        raise ArgumentMismatch(
-            f"{self.__name__}: the argument {name!r} is missing",
-            hint=f"its parameters: {', '.join(self.arg_names)}",
-        )
-
-    def _refuse_extra(self, extra: Sequence[object]) -> NoReturn:
-        raise ArgumentMismatch(
-            f"{self.__name__} takes {len(self.parameters)} arguments, got {len(extra)} more",
-            hint=f"its parameters: {', '.join(self.arg_names)}",
-        )
-
-    def _explain(
-        self,
-        problem: LaunchError | RuntimeError,
-        args: tuple[object, ...],
-        extra: tuple[object, ...],
-        options: dict[str, object],
-    ) -> NoReturn:
-        """Say which argument could not be read."""
-        self._check_options(options)
-        for parameter, value in zip(self.parameters, args, strict=True):
-            if value is MISSING:
-                self._refuse_missing(parameter.name)
-            for leaf, part in parts_of(parameter, value):
-                self.read(leaf, part)
-        raise problem
-
-    def read(self, parameter: KernelParameter, value: object) -> Key:
-        """The type key of an argument; raises LaunchError that names it."""
-        try:
-            if parameter.constexpr:
-                return constant_key(value)
-            key, _ = readers[type(value)](value)
-            return key if parameter.plain else KeyChange(parameter)[key]
-        except LaunchError as error:
-            message = error.message
-            if message.startswith(("is ", "does ")):
-                message = f"{describe(value)} {message}"
-            raise type(error)(f"{self.__name__}: argument {parameter.name!r}: {message}", hint=error.hint) from error
-        except RuntimeError as error:  # PyTorch's, of tensors without storage of their own
-            raise UnreadableArgument(f"{self.__name__}: argument {parameter.name!r}: {error}") from error
 
     # ---- the rest of Triton's interface --------------------------------------------------------------------------
 
