@@ -37,7 +37,6 @@ HEADS = ("| on one H200 |", "| searches |", "| programs written for Triton |")
 #: What is not printed where a row links to, but follows from it, by the beginning of its row.
 DERIVED = {
     "| heads of 128 on an H100": {"0.83"},  # of microseconds
-    "| nine more shapes that start": {"6"},  # of the seconds of all
     "| Triton's own tests": {"465"},  # of a percentage
     "| FlagGems' own tests": {"4,122"},  # the sum of two counts
 }
