@@ -8,7 +8,7 @@ from math import erf
 
 import numpy as np
 
-from .bounds import Known, Reject, larger_error, product_error, result, rounded, total_error, ulp
+from .bounds import Known, Reject, larger_error, product_error, result, rounded, total_error, ulp, uses_last_bits
 from .building import Builder
 from .casts import bounded, cast
 from .kinds import BF16, F16, F32, F64, I1, I8, I16, I32, I64, INTEGERS, NUMBERS, U32, Array, Kind
@@ -216,8 +216,10 @@ def _fused(b: Builder, a: Variable, o: Variable) -> Variable:
 
     def meaning(x: Known, y: Known, z: Known) -> Known:
         product, error = x.values * y.values, product_error(x, y)
-        if error is None and np.any(rounded(product, kind) != product):
-            error = ulp(product, kind)
+        # Of f64 nothing tells what one product lost: its last bits are 0 now and then.
+        rounds = rounded(product, kind) != product if kind is not F64 else uses_last_bits(product).any(keepdims=True)
+        if rounds.any():
+            error = (0.0 if error is None else error) + np.where(rounds, ulp(product, kind), 0.0)
         if error is not None or not z.exact:
             error = (0.0 if error is None else error) + z.slack
         return result(product + z.values, error, kind)
