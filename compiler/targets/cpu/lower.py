@@ -80,8 +80,6 @@ class CpuLowering:
         self.grid: list[Typed] = []
         self.program = Typed("i64", "%program")
         self.program_ids: list[Typed] = []
-        #: What every program is called with.
-        self.parameters: set[Value] = set()
         #: Where a program records, if it does.
         self.track: ProgramTrack | None = None
 

@@ -9,7 +9,6 @@ from ...ir.types import Element, Pointer, Scalar
 from ...llvm.typed import Emitter, Typed, constant, overload_name, vector_type
 from ...tile import blocks, memory
 from ...tile.assembly import EffectfulAssembly, InlineAssembly
-from .ahead import ask_ahead
 from .arena import Stored
 from .chunk import Affine, Chunk, Coords, Uniform, Vector, llvm_element, memory_element
 from .emission import Emission
@@ -50,7 +49,6 @@ def load_chunk(emission: Emission, op: memory.Load, coords: Coords) -> Chunk:
         if others is not None:
             others = emission.to_memory(others, elem)
         if isinstance(pointer, Affine) and contiguous:
-            ask_ahead(emission, op, pointer.base, level)
             made = _load_vector(emission, pointer.base, elem, masks, others)
         else:
             made = emission.gather(vectors or pointer_base(pointer), elem, masks, others)

@@ -101,8 +101,7 @@ def _emit_entry(low: CpuLowering, function: Function) -> None:
             value = e.compare("ne", value, constant("i8", 0))
         divisor = power_of_two_divisor(parameter.divisibility)
         low.scalars[parameter.value] = Uniform(value, 0, None, divisor)
-        low.parameters.add(parameter.value)
-    low.live.define(low.parameters)
+    low.live.define(p.value for p in function.parameters)
     grid = Typed("ptr", "%grid")
     for axis in range(3):
         place = e.offset(grid, Typed("i64", str(4 * axis)), "i8")
