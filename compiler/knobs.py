@@ -287,6 +287,12 @@ default_fp_fusion = _flag(
     True,
     "Default of enable_fp_fusion: contract a*b+c to one fma.",
 )
+plain_globals = _flag(
+    "DEUTERON_PLAIN_GLOBALS TRITON_ALLOW_NON_CONSTEXPR_GLOBALS",
+    False,
+    "Let kernels read globals that are plain numbers, texts or None as compile-time constants; otherwise a global has "
+    "to be a tl.constexpr.",
+)
 F32Precision = Literal["ieee", "tf32", "tf32x3"]
 _PRECISIONS: dict[str, F32Precision] = {"ieee": "ieee", "tf32": "tf32", "tf32x3": "tf32x3"}
 f32_default: Knob[F32Precision] = Knob(

@@ -71,7 +71,7 @@ def told_of_an_h100() -> None:
 
 def _for_the_cpu(decorator: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(decorator)
-    def decorate(function: Any = None, *, device_type: str, **options: Any) -> Any:
-        return decorator(function, device_type="cpu", **options)
+    def decorate(*functions: Any, device_type: str, **options: Any) -> Any:  # it comes by place or as fwd or bwd
+        return decorator(*functions, device_type="cpu", **options)
 
     return decorate

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
+from .. import knobs
 from ..errors import UnknownName, UnsupportedSyntax
 from ..ir.types import Pointer, Scalar
 from ..language.aggregate import AggregateType
@@ -71,6 +72,8 @@ def admit(name: str, value: object) -> object:
             f"{name!r} is Python, not a {'type' if isinstance(value, type) else 'function'} of the kernel language",
             hint=_instead(value),
         )
+    if knobs.plain_globals.get() and _is_plain(value):
+        return value
     constant = f"write {name.rpartition('.')[2]} = tl.constexpr({value!r}), or pass it as a tl.constexpr parameter"
     raise UnknownName(
         f"Cannot access global variable {name!r}: it is not known at compile time",
@@ -116,8 +119,11 @@ def admit_value(name: str, value: object) -> object:
     value = as_tuples(unwrap(value))
     if isinstance(value, tuple):
         return with_items(value, [admit_value(name, item) for item in value])
-    plain = value is None or isinstance(value, bool | int | float | str) or python_types.is_dtype(value)
-    return value if plain else admit(name, value)
+    return value if _is_plain(value) else admit(name, value)
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str) or python_types.is_dtype(value)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

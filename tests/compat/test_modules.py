@@ -221,7 +221,7 @@ def test_settings_of_triton_that_are_not_here_say_what_to_use(program):
 import triton
 areas = {
     "compilation": "override dump_ir_extract_di_local_variables store_binary_only enable_asan disable_line_info "
-    "front_end_debugging allow_non_constexpr_globals instrumentation_mode",
+    "front_end_debugging instrumentation_mode",
     "nvidia": "cuobjdump nvdisasm ptxas_blackwell dump_nvptx dump_ptxas_log libcuda_path",
     "runtime": "add_stages_inspection_hook",
 }
@@ -235,6 +235,27 @@ for area, names in areas.items():
             raise AssertionError(name)
 """
     )
+
+
+def test_plain_globals_are_read_where_the_setting_says_so(program):
+    printed = program(
+        """
+import numpy as np, triton, triton.language as tl
+
+width: tl.constexpr = 3
+
+@triton.jit
+def kernel(out):
+    tl.store(out, width)
+
+out = np.zeros(1, np.int32)
+with triton.knobs.compilation.scope():
+    triton.knobs.compilation.allow_non_constexpr_globals = True
+    kernel[(1,)](out)
+print(out[0], triton.knobs.compilation.allow_non_constexpr_globals)
+"""
+    )
+    assert printed.split() == ["3", "False"]
 
 
 def test_constants_of_the_standard_module_are_known_in_kernels(program):

@@ -225,6 +225,7 @@ class CompilationKnobs(KnobGroup):
 
     always_compile = Setting(own.always_compile)
     dump_ir = Setting(own.kernel_dump)
+    allow_non_constexpr_globals = Setting(own.plain_globals)
     #: Which stage's text the lines in debuggers and profilers are those of; here they are always the kernel's own.
     use_ir_loc = env_opt_str("USE_IR_LOC")
     listener: CompilationListener | None = None
@@ -236,7 +237,6 @@ class CompilationKnobs(KnobGroup):
         "instrumentation_mode": ": deuteron sanitize SCRIPT checks every access",
         "disable_line_info": ": code has lines only while a session samples program counters",
         "front_end_debugging": ": errors have the compiler's own frames in their traceback",
-        "allow_non_constexpr_globals": ": make the global a tl.constexpr",
     }
 
 
