@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import shutil
@@ -45,6 +46,36 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+#: Grids and scratch memory beyond which programs run one after the other over the same poison.
+MOST_POISONED, LARGEST_POISONED = 64, 1 << 20
+
+
+@pytest.fixture(scope="session", autouse=True)
+def poisoned_scratch() -> Iterator[None]:
+    """Each program on the CPU finds its scratch memory full of NaN: what the program before it left there, often the
+    very values that it forgot to compute, would make it right by chance."""
+    from deuteron.compiler.targets.cpu import launch
+
+    runner = launch.LoadedKernel._runner
+
+    def poisoning(self: launch.LoadedKernel, *launched: Any) -> launch.Run:
+        run = runner(self, *launched)
+
+        def each(first: int, last: int) -> bool:
+            many = last - first > MOST_POISONED or self.scratch_bytes > LARGEST_POISONED
+            for begin in [first] if many else range(first, last):
+                ctypes.memset(launch.scratch(self.scratch_bytes), 0xFF, self.scratch_bytes)
+                if not run(begin, last if many else begin + 1):
+                    return False
+            return True
+
+        return each if self.scratch_bytes else run
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(launch.LoadedKernel, "_runner", poisoning)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

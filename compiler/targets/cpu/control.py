@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
+from ...errors import IRError
 from ...ir.core import Block, Value
 from ...llvm.typed import Typed, constant
 from ...tile import control
@@ -197,9 +198,20 @@ def lower_for(low: CpuLowering, op: control.For) -> None:
 
 
 def _region(low: CpuLowering, block: Block, slots: Slots) -> list[Typed | None]:
+    known = set(low.stored)
     run(low, block)
     end = block.terminator
-    return _leave(low, slots, end.operands if isinstance(end, control.Yield) else [])
+    scalars = _leave(low, slots, end.operands if isinstance(end, control.Yield) else [])
+    _require_own(low, block, known)
+    return scalars
+
+
+def _require_own(low: CpuLowering, block: Block, known: Container[Value]) -> None:
+    """Raises IRError where a region, which may not run, has stored a value from outside that is read again later. What
+    regions read in memory is stored before them (see :func:`~.pending.settle_for_region`)."""
+    for value in low.stored:
+        if value not in known and low.plan.home.get(value) is not block and low.live.uses.get(value):
+            raise IRError(f"{value!r} is read behind a region that alone has stored it")
 
 
 def _goes_on(low: CpuLowering, op: control.For, index: Typed, upper: Typed, step: Uniform) -> Typed:

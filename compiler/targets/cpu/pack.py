@@ -15,7 +15,7 @@ from .emission import Emission
 from .loops import Nest
 from .lower import CpuLowering
 from .nests import materialise, run_nest
-from .rule_sets import statements
+from .rule_sets import buffers, statements
 
 
 class Pack(Op, mnemonic="cpu_pack"):
@@ -36,6 +36,12 @@ class Pack(Op, mnemonic="cpu_pack"):
         if n % self.width or k % self.group:
             raise self.fail(f"panels of {self.width} columns in groups of {self.group} rows do not cover {[k, n]}")
         return (self.x.type.with_shape((k, n)),)
+
+
+@buffers(Pack)
+def transposed(op: Pack) -> tuple[Value, ...]:
+    """What is transposed from memory to memory."""
+    return (op.x,) if op.transposed else ()
 
 
 @statements(Pack)

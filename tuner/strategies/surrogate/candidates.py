@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .domain import Domain
+from .domain import Domain, ListedDomain
 from .encoding import Levels, keys
 from .history import History
 from .limits import Limits
 
-#: Random candidates, and the best evaluations whose neighbours join them.
-DRAWS, NEIGHBOURED = 1_500, 10
+#: Random candidates: of spaces that are listed, which costs nothing, and of others; and the best evaluations whose
+#: neighbours join them. What late searches have not found is in corners that 1,500 of tens of thousands rarely hold.
+LISTED_DRAWS, DRAWS, NEIGHBOURED = 6_000, 1_500, 10
 # Once something failed, many candidates will be given up as hopeless: more are drawn, and changes of two parameters of
 # the very best, and those most likely to work are kept.
 UNLIMITED_DRAWS = 6_000
@@ -29,7 +30,7 @@ def candidates(
     if limits is not None:
         near += [grid.mutated(row, MUTATIONS, 2, rng) for row in best[:MUTATED]]
     if limits is None:
-        drawn = domain.draw(DRAWS, rng)
+        drawn = domain.draw(LISTED_DRAWS if isinstance(domain, ListedDomain) else DRAWS, rng)
     else:
         drawn = domain.draw(UNLIMITED_DRAWS, rng)
         drawn = drawn[np.argsort(limits.broken(drawn), kind="stable")[:DOUBTFUL_DRAWS]]
