@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,3 +126,20 @@ def test_elements_that_neither_side_changed_do_not_count() -> None:
     wanted[3] = np.nan
     assert difference("f32", *raw, 0.003) == ""
     assert difference("i32", *raw, 0.003) and not difference("i32", raw[0], raw[0], raw[2], 0.0)
+
+
+def test_a_child_that_was_waited_for_when_time_ran_out_is_forgotten(simulated: Any, monkeypatch: pytest.MonkeyPatch):
+    """The alarm of a case may come when a child is gone and nobody knows it yet."""
+    simulated(seconds=60)
+    out = np.zeros(8, np.int32)
+    shift[(1,)](out, np.arange(8, dtype=np.int32), by=1)
+    wait = os.waitpid
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "waitpid", lambda child, options: (wait(child, options), _run_out())[1])
+        with pytest.raises(TimeoutError):
+            simulated()
+    assert [found["outcome"] for found in simulated()] == ["good"]
+
+
+def _run_out() -> Any:
+    raise TimeoutError
