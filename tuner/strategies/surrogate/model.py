@@ -160,7 +160,7 @@ class Model:
     def _renewed(self, history: History, fastest: list[Evaluation], doubtful: bool) -> _Pool:
         best = [e.row for e in fastest]
         limits = self._validity.limits if doubtful else None
-        rows = candidates(self._domain, best, history, self._rng, limits)
+        rows = candidates(self._domain, best, history, self._rng, limits, cold=self._predictions is None)
         if doubtful:
             rows = self._most_probable(rows, history)
         observed = self._observed(history)
