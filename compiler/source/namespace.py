@@ -130,7 +130,8 @@ def _is_plain(value: object) -> bool:
 class HelperModule:
     """A module of the running program that is not the language, or a class that holds constants as a module does:
     kernels may use its jit functions and constants. As in Triton what a module calls a plain number, string or None is
-    a constant, too, such as ``math.pi``; a global of the kernel's own module is one only as ``tl.constexpr``."""
+    a constant, too, such as ``math.pi``; a global of the kernel's own module is one only as ``tl.constexpr``, or where
+    the knob ``plain_globals`` says so."""
 
     module: types.ModuleType | type
 
