@@ -312,3 +312,21 @@ class Settle(Op, mnemonic="gpu.settle", effect=Effect.WRITE):
     """Wait until all products are done but the last ``pending`` ones; nobody needs their sums yet."""
 
     pending: int
+
+
+class TakeTurn(Op, mnemonic="gpu.take_turn", effect=Effect.WRITE):
+    """Wait until the other one of two groups of warps has passed the turn.
+
+    ``group``: the one that waits, 0 or 1; -1 for each, to begin what the other one is not to begin meanwhile.
+    """
+
+    group: int = -1
+
+
+class PassTurn(Op, mnemonic="gpu.pass_turn", effect=Effect.WRITE):
+    """Let the other one of two groups of warps take the turn; ``group``: the one that passes it, as for TakeTurn.
+
+    A group takes a turn before it is passed another one.
+    """
+
+    group: int = -1

@@ -44,3 +44,10 @@ FEW_ACCUMULATORS = 16
 TURNED_PRODUCTS = 2
 #: Inner dimension of a product, after which the tensor cores have caught up with the copies of their CTA.
 SHORT_DEPTH_BYTES = 64
+
+#: What an SM with warp groups does in a cycle. Multiply-adds of tensor cores, times the bytes of an element (NVIDIA
+#: H100 datasheet: 989.4 TFLOP/s of 16 bits by 132 SMs at 1.83 GHz); numbers of special functions, such as exponents,
+#: and of other instructions (CUDA C++ Programming Guide, "Arithmetic Instructions", compute capability 9.0).
+PRODUCT_BYTES_A_CYCLE = 4096
+SPECIAL_A_CYCLE = 16
+NUMBERS_A_CYCLE = 128

@@ -26,6 +26,7 @@ from .latency.flight import let_fly
 from .latency.loads import begin_loads, keep_loads_first
 from .latency.operand_writes import write_operands_early
 from .latency.stores import delay_stores
+from .latency.turns import take_turns
 from .latency.unroll import unroll_short_loops
 from .layouts import relayout_rules
 from .layouts.homes import Costs, Homes
@@ -93,6 +94,11 @@ def order(work: GpuWork) -> None:
     keep_loads_first(work.placed)
 
 
+def in_turns(work: GpuWork) -> None:
+    """Let two groups have the tensor cores one after the other."""
+    take_turns(work.placed)
+
+
 class Step(NamedTuple):
     """One step. ``name``: as ``deuteron compile --after`` has it. ``needs``, ``leaves``: which facts of a
     :class:`GpuWork` it reads and sets. All may read what was asked for, and change the function."""
@@ -119,6 +125,7 @@ PIPELINE = (
     Step("flight", await_products, leaves=("spared_waits",)),
     Step("allocate", place, needs=("guards", "persistent", "plan", "producer_warps")),
     Step("barriers", order),
+    Step("turns", in_turns),
 )
 STEPS = tuple(step.name for step in PIPELINE)
 #: The steps after which tiles have layouts.

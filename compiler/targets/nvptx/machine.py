@@ -33,6 +33,8 @@ RULES: RuleSet[Callable[[simt.Lowering, Op], None]] = simt.RULES.extended("cuda"
 _AXES = "xyz"
 #: The barrier at which consumers meet; number 0 is that of all threads.
 GROUP_BARRIER = 1
+#: The first of two of sixteen (PTX ISA, "bar"): where a group waits for its turn.
+TURN_BARRIER = 14
 #: Threads of a CTA that registers are not saved for, so that more CTAs find room: where it loops; and where a loop
 #: carries a tile on and reduces it, without products, as the state of a recurrence.
 FEW_THREADS = 64

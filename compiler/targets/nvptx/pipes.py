@@ -13,12 +13,14 @@ from ...gpu.asynchronous import (
     Advance,
     Commit,
     Deposit,
+    PassTurn,
     Pipe,
     Receive,
     Release,
     RingBuffer,
     Roles,
     Slot,
+    TakeTurn,
     Vacate,
 )
 from ...gpu.memory.scratch import BARRIER_BYTES, plan_deposit
@@ -26,7 +28,7 @@ from ...hardware import WARPS_PER_GROUP, threads_of
 from ...ir.core import Value
 from ..simt.convert import store_tile
 from ..simt.lowering import Lowering, rule
-from .machine import GROUP_BARRIER, RULES, in_first_thread
+from .machine import GROUP_BARRIER, RULES, TURN_BARRIER, in_first_thread
 from .uniform import lane_number, warp_number
 
 #: mbarrier.try_wait may give up before the phase has ended, so it is tried again.
@@ -153,12 +155,17 @@ def group_leader(state: Lowering) -> str:
     return state.text.op(f"icmp eq i32 {own}, 0")
 
 
+def group_number(state: Lowering) -> str:
+    """Which group of four warps of its role a thread is in (i32)."""
+    return state.text.op(f"lshr i32 {warp_number(state)}, {WARPS_PER_GROUP.bit_length() - 1}")
+
+
 def meet(state: Lowering, alone: bool) -> None:
     """A barrier of all threads that share the work or, if ``alone``, of each group of four warps by itself."""
     if not alone:
         state.barrier()
         return
-    group = state.text.op(f"lshr i32 {warp_number(state)}, {WARPS_PER_GROUP.bit_length() - 1}")
+    group = group_number(state)
     number = state.text.op(f"add i32 {group}, {GROUP_BARRIER + 1}")
     text = f"bar.sync $0, {threads_of(WARPS_PER_GROUP)};"
     state.text.asm([], text, "r,~{memory}", [("i32", number)], convergent=True)
@@ -234,6 +241,27 @@ def _release(state: Lowering, op: Release) -> None:
         operands = [("i32", cursor.empty()), ("i1", first)]
         state.text.asm([], "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b,~{memory}", operands)
     cursor.advance()
+
+
+@rule(TakeTurn, RULES)
+def _take_turn(state: Lowering, op: TakeTurn) -> None:
+    _turn(state, "sync", op.group, group_number(state))
+
+
+@rule(PassTurn, RULES)
+def _pass_turn(state: Lowering, op: PassTurn) -> None:
+    _turn(state, "arrive", op.group, state.text.op(f"xor i32 {group_number(state)}, 1"))
+
+
+def _turn(state: Lowering, way: str, alone: int, whose: str) -> None:
+    """Wait or arrive at the barrier where group ``whose`` waits for its turn; both groups, or one ``alone``."""
+    number = state.text.op(f"add i32 {whose}, {TURN_BARRIER}")
+    text, operands = f"bar.{way} $0, {threads_of(state.warps)};", [("i32", number)]
+    if alone < 0:
+        state.text.asm([], text, "r,~{memory}", operands, convergent=True)
+        return
+    mine = state.text.op(f"icmp eq i32 {group_number(state)}, {alone}")
+    state.text.asm([], f"@$1 {text}", "r,b,~{memory}", [*operands, ("i1", mine)], convergent=True)
 
 
 @rule(Roles, RULES)
