@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -72,24 +73,36 @@ def read_configs(path: Path, names: Sequence[str]) -> list[Candidate]:
     Raises:
         SystemExit: the file cannot be read as such.
     """
+    with readable(path):
+        return [c for entry in json.loads(path.read_text()) for c in _expand(entry, names)]
+
+
+def candidate_from(entry: dict[str, object], names: Sequence[str]) -> Candidate:
+    """deuteron's candidate of such an object without lists; raises ValueError where it has any."""
+    (found,) = _expand(entry, names)
+    return found
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """SystemExit, with the file's name, where what is read in it is not what was expected."""
     try:
-        return [
-            c for entry in json.loads(path.read_text()) for c in _expand(entry, [*names, "num_warps", "num_stages"])
-        ]
+        yield
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise SystemExit(f"{path}: {type(error).__name__}: {error}") from None
 
 
-def _expand(entry: dict[str, object], names: list[str]) -> Iterator[Candidate]:
+def _expand(entry: dict[str, object], blocks: Sequence[str]) -> Iterator[Candidate]:
+    names = [*blocks, "num_warps", "num_stages"]
     given = dict(entry)
     extra = given.pop("schedule", {})
     if set(given) != set(names) or not isinstance(extra, dict):
         raise ValueError(f"an entry has {', '.join(names)} and perhaps schedule, not {', '.join(entry)}")
     for values in itertools.product(*(_choices(given[name]) for name in names)):
         for chosen in itertools.product(*map(_choices, extra.values())):
-            blocks = tuple(zip(names[:-2], values, strict=False))
+            sizes = tuple(zip(names[:-2], values, strict=False))
             warps, stages = (int(v) for v in values[-2:])
-            yield Candidate("deuteron", blocks, warps, stages, tuple(zip(extra, chosen, strict=True)))
+            yield Candidate("deuteron", sizes, warps, stages, tuple(zip(extra, chosen, strict=True)))
 
 
 def _choices(value: Any) -> list[Any]:

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ from timing import Timing, geomean
 #: Seconds of silence after which a compilation, a launch, or the drawing of inputs is called a deadlock.
 COMPILE_SECONDS, LAUNCH_SECONDS, PREPARE_SECONDS = 60.0, 12.0, 90.0
 SCREEN_ROUNDS, FINAL_ROUNDS = 5, 40
+#: Of the fastest beside those that it is compared with: the least of many times is too small by chance.
+RUN_OFF_ROUNDS = 60
 #: How many of each package go into the final: a few launches leave several in doubt.
 FINALISTS = {"deuteron": 5, "triton": 2}
 
@@ -41,6 +43,7 @@ class Outcome:
     failure: str | None = None
     screened: Timing | None = None
     final: Timing | None = None
+    run_off: Timing | None = None
 
 
 @dataclass
@@ -80,6 +83,8 @@ class Contest:
     quick: bool = False
     limit: float = float("inf")
     out: Path | None = None
+    #: Candidates of a problem that are timed once more beside the fastest of all.
+    compared: Mapping[Problem, Sequence[Candidate]] = field(default_factory=dict)
 
     @classmethod
     def asked(
@@ -100,7 +105,8 @@ class Contest:
     def run(self) -> list[Result]:
         """Compile everything, then measure problem by problem; what is done is written after each."""
         begin = time.monotonic()
-        pairs = [(c, p) for p in self.problems for c in self.candidates if self.fits(c, p)]
+        chosen = {p: [c for c in self.candidates if self.fits(c, p)] for p in self.problems}
+        pairs = [(c, p) for p, own in chosen.items() for c in dict.fromkeys([*own, *self.compared.get(p, ())])]
         compiled = compile_ahead(self.compiler, pairs)
         print(f"{len(compiled)} variants compiled in {time.monotonic() - begin:.0f} s", flush=True)
         bench, results = Isolated(self.bench), []
@@ -113,7 +119,8 @@ class Contest:
                 built = compiled[candidate, problem.specialised]
                 failed = isinstance(built, str)
                 result.outcomes.append(Outcome(candidate, None if failed else built, failure=built if failed else None))
-            measure(bench, result, begin + self.limit, (2, 8) if self.quick else (SCREEN_ROUNDS, FINAL_ROUNDS))
+            rounds = (2, 8) if self.quick else (SCREEN_ROUNDS, FINAL_ROUNDS)
+            measure(bench, result, begin + self.limit, rounds, self.compared.get(problem, ()))
             results.append(result)
             print(f"{problem}: {time.monotonic() - begin:.0f} s", flush=True)
             if self.out:
@@ -176,8 +183,15 @@ def compile_ahead(
 # ---- measuring -----------------------------------------------------------------------------------------------------
 
 
-def measure(bench: Isolated, result: Result, deadline: float, rounds: tuple[int, int]) -> None:
-    """Check all candidates that compiled, screen those that are right, and time the best of them at length."""
+def measure(
+    bench: Isolated,
+    result: Result,
+    deadline: float,
+    rounds: tuple[int, int],
+    compared: Sequence[Candidate] = (),
+) -> None:
+    """Check all candidates that compiled, screen those that are right, and time the best of them at length; then the
+    fastest once more beside those that it is ``compared`` with."""
     try:
         result.missing = bench.ask("prepare", result.problem, patience=PREPARE_SECONDS)
     except WorkFailed as failure:
@@ -204,6 +218,22 @@ def measure(bench: Isolated, result: Result, deadline: float, rounds: tuple[int,
             chosen[name].final = timing
         else:
             result.libraries[name] = timing
+    if compared:
+        run_off(bench, result, compared)
+
+
+def run_off(bench: Isolated, result: Result, compared: Sequence[Candidate]) -> None:
+    """Time the fastest candidate and those ``compared`` with it, as far as they were right."""
+    timings = [(timing, o) for o in result.outcomes for timing in (o.screened, o.final) if timing is not None]
+    most = max((timing.launches for timing, _ in timings), default=0)
+    fastest = (
+        min((timing.us, o.candidate.name) for timing, o in timings if timing.launches == most)[1] if most else None
+    )
+    right = {o.candidate.name: o for _, o in timings}
+    chosen = {name: o for name, o in right.items() if name == fastest or o.candidate in compared}
+    for name, timing in _race(bench, result.problem, chosen, RUN_OFF_ROUNDS).items():
+        if name in chosen:
+            chosen[name].run_off = timing
 
 
 def finalists(result: Result) -> dict[str, Outcome]:

@@ -1,7 +1,7 @@
 """Matrix products of the example's plain-pointer kernel against cuBLAS, and against Triton with the same source.
 
 python benchmarks/gemm.py [--peers [--tutorial]] [--dtype bf16|f16|fp8] [--transposed] [--shapes M,N,K ...]
-                          [--configs FILE] [--limit SECONDS] [--quick] [--out FILE] [--device cpu]
+                          [--configs FILE] [--compared FILE] [--limit SECONDS] [--quick] [--out FILE] [--device cpu]
 
 Every candidate is compiled ahead in parallel, checked on N(0, 1) inputs and a poisoned result against an f32 product,
 and then timed in turns with cuBLAS (torch.mm; torch._scaled_mm for fp8), the L2 flushed before each launch: all
@@ -12,15 +12,19 @@ or is wrong is reported and costs only itself.
 (``--tutorial``: over those of the tutorial alone), and deuteron with default schedule at that best configuration
 ("/same"). ``--configs`` replaces deuteron's candidates: JSON, a list
 of objects with BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, GROUP_SIZE_M, num_warps, num_stages and perhaps ``schedule``,
-an object of further schedule options; a list in place of a value stands for each of its members.
+an object of further schedule options; a list in place of a value stands for each of its members. ``--compared`` names
+further ones, such as a search has found, each for the shape that it has as ``shape``, [M, N, K]: these are timed once
+more at the end, beside the fastest of all.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import replace
+from pathlib import Path
 
-from candidates import Candidate, plain, read_configs
+from candidates import Candidate, candidate_from, plain, read_configs, readable
 from contest import Contest, add_options
 from gemm_work import Compiler, Product, Products
 
@@ -49,6 +53,20 @@ def fits(candidate: Candidate, product: Product) -> bool:
     return rows <= max(64, 1 << (product.m - 1).bit_length()) and (rows >= 64 or product.m < 512)
 
 
+def read_compared(path: Path, products: list[Product]) -> dict[Product, list[Candidate]]:
+    """The candidates of ``--compared``, by product; those of other shapes are left out.
+
+    Raises:
+        SystemExit: the file cannot be read as such.
+    """
+    with readable(path):
+        entries = json.loads(path.read_text())
+        shapes = [tuple(entry.pop("shape")) for entry in entries]
+        found = [candidate_from(entry, NAMES) for entry in entries]
+    pairs = list(zip(shapes, found, strict=True))
+    return {p: [c for shape, c in pairs if shape == (p.m, p.n, p.k)] for p in products}
+
+
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -56,6 +74,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tutorial", action="store_true", help="give Triton the configurations of its tutorial alone")
     parser.add_argument("--transposed", action="store_true", help="b is stored as [N, K]; for fp8 it always is")
     parser.add_argument("--shapes", nargs="+", metavar="M,N,K", help="instead of the thirteen")
+    parser.add_argument("--compared", type=Path, metavar="FILE", help="JSON file of a candidate for each shape")
     add_options(
         parser,
         configs="JSON file of deuteron's candidates",
@@ -80,7 +99,9 @@ def main() -> None:
     own = [replace(c, extra=(("persistent", False),)) for c in plain(NAMES, [] if options.quick else FEW_TILES)]
     candidates = read_configs(options.configs, NAMES) if options.configs else common + own
     triton = plain(NAMES, TUTORIAL) if options.tutorial else common
-    Contest.asked(options, options.products, candidates, triton, fits, Compiler, Products).show()
+    compared = read_compared(options.compared, options.products) if options.compared else {}
+    contest = Contest.asked(options, options.products, candidates, triton, fits, Compiler, Products)
+    replace(contest, compared=compared).show()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@ python benchmarks/gpu_search.py --out FOLDER [--kernel matmul|softmax|attention]
 ``deuteron tune`` searches on cuda:0: the first shape alone, then the others in one job that starts from the first one's
 journal. Kernels: the built-in bf16 product and f32 softmax, and forward attention of examples/attention.py (bf16, heads
 of 128), whose space is inferred from its IR (``--infer-space``). What was found is then timed in turns with all
-configurations that gemm.py has and with cuBLAS, with all of softmax's space, or with those of gpu_table.py: "of best"
-is the time of the fastest of them all over that of the search's.
+configurations that gemm.py has and with cuBLAS, with all of softmax's space, or with those of gpu_table.py, and the
+fastest of them all once more beside the search's: "of best" is the time of the faster one of the two over that of the
+search's.
 
 ``--ablation`` searches the others twice more, in the same seconds: each in a job of its own that knows nothing
 ("alone"), and all of them by random proposals ("random").

@@ -17,7 +17,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,8 @@ class Plan:
     config: Callable[[Candidate, Any], Mapping[str, Any]]
     compiler: Service
     bench: Service
+    #: Candidates of a problem that are timed once more beside the fastest of all.
+    compared: Mapping[Any, Sequence[Candidate]] = field(default_factory=dict)
 
 
 def matmul_shapes() -> list[dict[str, int]]:
@@ -197,7 +199,7 @@ def collect(plan: Plan, rounds: int, deadline: float, clock: Callable[[], float]
                 built = compiled[candidate, problem.specialised]
                 why = built if isinstance(built, str) else None
                 result.outcomes.append(Outcome(candidate, None if why else built, failure=why))
-            measure(bench, result, deadline, (rounds, 1))
+            measure(bench, result, deadline, (rounds, 1), plan.compared.get(problem, ()))
             yield result
             timed = sum(outcome.screened is not None for outcome in result.outcomes)
             print(f"{number}/{len(plan.problems)} {problem}: {timed} timed, {clock() - begin:.0f} s", flush=True)

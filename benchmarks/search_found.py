@@ -72,9 +72,11 @@ def products(folder: Path, found: Sequence[Found], limit: float) -> list[dict[st
     at_shape = {f.size: tuple(f.shape[name] for name in "MNK") for f in found}
     configs = folder / "configs.json"
     configs.write_text(json.dumps(list(entries.values())))
+    compared = folder / "compared.json"
+    compared.write_text(json.dumps([{**_entry(f), "shape": at_shape[f.size]} for f in found]))
     shapes = [",".join(map(str, shape)) for shape in at_shape.values()]
     command = [sys.executable, str(Path(__file__).with_name("gemm.py")), "--configs", str(configs), "--shapes", *shapes]
-    command += ["--limit", str(limit), "--out", str(folder / "contest.json")]
+    command += ["--compared", str(compared), "--limit", str(limit), "--out", str(folder / "contest.json")]
     subprocess.run(command, timeout=limit + 120, check=True)
     results = json.loads((folder / "contest.json").read_text())["results"]
     measured = dict(zip(at_shape, results, strict=False))
@@ -91,15 +93,22 @@ def _entry(found: Found) -> dict[str, Any]:
 def _compare_product(found: Found, result: Mapping[str, Any]) -> dict[str, Any]:
     times = {}
     for outcome in result["outcomes"]:
-        timing, candidate = outcome["final"] or outcome["screened"], outcome["candidate"]
+        timing, candidate = outcome["run_off"], outcome["candidate"]
         if timing is None:
             continue
         made = {**dict(candidate["blocks"]), "num_warps": candidate["warps"], "num_stages": candidate["stages"]}
         made |= {"schedule": dict(candidate["extra"])} if candidate["extra"] else {}
         times[json.dumps(made, sort_keys=True)] = timing["us"]
     us = times.get(json.dumps(_entry(found), sort_keys=True))
+    known = sum(outcome["screened"] is not None for outcome in result["outcomes"])
     library = result["libraries"].get("torch", {}).get("us")
-    return {**asdict(found), "us": us, "best_us": min(times.values()), "known": len(times), "library_us": library}
+    return {
+        **asdict(found),
+        "us": us,
+        "best_us": min(times.values(), default=None),
+        "known": known,
+        "library_us": library,
+    }
 
 
 # ---- other kernels: those of the table of times ----------------------------------------------------------------------
@@ -117,17 +126,15 @@ def tables(kernel: str, found: Sequence[Found], limit: float, device: str = "cud
     problems = dict(zip(at_shape, plan.problems, strict=True))
     mine = {p: [candidate_of(f.config) for f in found if problems[f.size] == p] for p in plan.problems}
     candidates = {p: list(dict.fromkeys([*mine[p], *plan.candidates[p]])) for p in plan.problems}
-    timed = {}
-    for result in gpu_table.collect(replace(plan, candidates=candidates), ROUNDS, time.monotonic() + limit):
-        timed[result.problem] = {o.candidate: o.screened.us for o in result.outcomes if o.screened is not None}
+    plan = replace(plan, candidates=candidates, compared=mine)
+    timed = {r.problem: r.outcomes for r in gpu_table.collect(plan, ROUNDS, time.monotonic() + limit)}
     rows = []
     for f in found:
-        times = timed.get(problems[f.size])
+        outcomes = timed.get(problems[f.size], [])
+        times = {o.candidate: o.run_off.us for o in outcomes if o.run_off is not None}
         if times:
-            us = times.get(candidate_of(f.config))
-            rows.append(
-                {**asdict(f), "us": us, "best_us": min(times.values()), "known": len(times), "library_us": None}
-            )
+            us, known = times.get(candidate_of(f.config)), sum(o.screened is not None for o in outcomes)
+            rows.append({**asdict(f), "us": us, "best_us": min(times.values()), "known": known, "library_us": None})
     return rows
 
 

@@ -39,6 +39,17 @@ def test_each_mishap_costs_only_its_candidate(monkeypatch: pytest.MonkeyPatch, t
     assert recorded["environment"]["python"]
 
 
+def test_those_compared_are_timed_once_more_beside_the_fastest():
+    first, second = Sum("first"), Sum("second")
+    candidates = plain(["B"], [(b, 4, 3) for b in (100, 200, 400, WRONG)])
+    (found,) = plain(["B"], [(50, 4, 3)])
+    compared = {first: [found, candidates[-1]]}
+    run = Contest([first, second], candidates, lambda c, p: True, Compiler, Service, compared=compared).run()
+    timed = [{o.candidate.block("B"): o.run_off.us for o in result.outcomes if o.run_off} for result in run]
+    assert timed == [{50: 20.0, 400: 2.5}, {}]
+    assert [len(result.outcomes) for result in run] == [5, 4]
+
+
 def test_the_table_has_ratios_of_the_best_and_of_the_same_configuration():
     first = table(run([100, 200], peers=True)).splitlines()[1].split()
     # 10^9 operations in 5 us; against 10 us of the library, Triton's 10 us, and Triton's at the same configuration.
@@ -68,3 +79,16 @@ def test_files_of_configurations(tmp_path: Path):
         file.write_text(text)
         with pytest.raises(SystemExit, match=r"configs\.json: "):
             read_configs(file, ["B"])
+
+
+def test_a_file_of_what_was_found(tmp_path: Path):
+    pytest.importorskip("torch")
+    import gemm
+
+    file = tmp_path / "compared.json"
+    blocks = {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 8}
+    entry = {**blocks, "num_warps": 4, "num_stages": 3, "schedule": {"persistent": True}}
+    file.write_text(json.dumps([{**entry, "shape": [1, 2, 3]}, {**entry, "shape": [4, 5, 6]}]))
+    product = gemm.Product(1, 2, 3, "bf16", False, "cpu")
+    (found,) = gemm.read_compared(file, [product])[product]
+    assert found.extra == (("persistent", True),) and found.block("BLOCK_SIZE_M") == 64

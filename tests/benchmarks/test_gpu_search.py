@@ -42,8 +42,11 @@ def test_what_was_found_is_timed_beside_the_whole_space(monkeypatch: pytest.Monk
         assert len(set(timed)) == len(timed) > 60
         times = {candidate_of(FOUND.config): 5.0, candidate_of(other.config): 8.0, best: 4.0}
         assert set(times) <= set(timed)
-        screened = [Outcome(c, screened=Timing(times.get(c, 9.0), 0.0, 1)) for c in timed]
-        return [Result(problem, [*screened, Outcome(best, failure="ran into its limit")])]
+        assert set(plan.compared[problem]) == {candidate_of(FOUND.config), candidate_of(other.config)}
+        outcomes = [Outcome(c, screened=Timing(times.get(c, 9.0) - 1, 0.0, 1)) for c in timed]
+        for outcome in outcomes:
+            outcome.run_off = Timing(times[c], 0.0, 1) if (c := outcome.candidate) in times else None
+        return [Result(problem, [*outcomes, Outcome(best, failure="ran into its limit")])]
 
     monkeypatch.setattr(gpu_table, "collect", collect)
     rows = tables("softmax", [FOUND, other], 1.0, device="h200")
@@ -58,7 +61,7 @@ def test_a_product_is_told_as_the_other_program_reads_it() -> None:
     entry = search_found._entry(found)
     assert entry["BLOCK_SIZE_N"] == 256 and entry["schedule"] == {"persistent": True}
     chosen = {"blocks": [[n, entry[n]] for n in search_found.NAMES], "warps": 8, "stages": 3}
-    slow = {"candidate": {**chosen, "extra": []}, "final": None, "screened": {"us": 9.0}}
-    fast = {"candidate": {**chosen, "extra": [["persistent", True]]}, "final": {"us": 7.0}, "screened": {"us": 8.0}}
+    slow = {"candidate": {**chosen, "extra": []}, "run_off": None, "screened": {"us": 6.0}}
+    fast = {"candidate": {**chosen, "extra": [["persistent", True]]}, "run_off": {"us": 7.0}, "screened": {"us": 8.0}}
     row = search_found._compare_product(found, {"outcomes": [slow, fast], "libraries": {"torch": {"us": 6.0}}})
     assert (row["us"], row["best_us"], row["known"], row["library_us"]) == (7.0, 7.0, 2, 6.0)

@@ -83,7 +83,7 @@ def test_times_of_stages_and_steps(run, examples: Path):
     ran = run("compile", f"{examples}/matmul.py:matmul_kernel", *HOPPER, "--emit", "llvm", "--time", "-q")
     told = dict(re.findall(r"^ *(\w+) +([\d.]+) ms$", ran.err, re.MULTILINE))
     assert list(told)[:4] == ["frontend", "tile", "gpu", "structure"]
-    assert list(told)[-3:] == ["barriers", "llvm", "total"]
+    assert list(told)[-3:] == ["turns", "llvm", "total"]
     assert float(told["gpu"]) >= float(told["layouts"]) > 0
     cpu = run("compile", f"{examples}/vector_add.py", "--emit", "object", "-o", os.devnull, "--time", "-q").err
     assert re.findall(r"^\w+", cpu, re.MULTILINE) == ["frontend", "tile", "llvm", "object", "total"]

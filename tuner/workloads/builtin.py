@@ -166,7 +166,7 @@ def matmul() -> WorkloadSpec:
                     Parameter("BLOCK_M", (16, 32, 64, 128, 256)),
                     Parameter("BLOCK_N", (16, 32, 64, 128, 256)),
                     Parameter("BLOCK_K", (32, 64, 128)),
-                    Parameter("GROUP_M", (1, 4, 8)),
+                    Parameter("GROUP_M", (1, 4, 8, 16)),
                     Parameter("num_warps", (4, 8)),
                     Parameter("num_stages", (2, 3, 4, 5, 6)),
                     Parameter("persistent", (False, True)),
@@ -177,7 +177,7 @@ def matmul() -> WorkloadSpec:
                     "BLOCK_M >= min(64, next_power_of_2(M))",
                     "BLOCK_N >= min(64, next_power_of_2(N))",
                     # Groups as tall as the matrix are one and the same.
-                    "GROUP_M == 8 or GROUP_M < cdiv(M, BLOCK_M)",
+                    "GROUP_M == 8 or min(GROUP_M, 8) < cdiv(M, BLOCK_M)",
                     # 255 registers a thread: the f32 accumulator may take about half of them.
                     "BLOCK_M * BLOCK_N <= 128 * 32 * num_warps",
                     "BLOCK_M * BLOCK_N >= 4 * 32 * num_warps",
