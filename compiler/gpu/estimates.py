@@ -20,6 +20,10 @@ ROTATED_REGISTERS_OF_8_BITS = 96
 HELD_REGISTERS = 48
 #: Those that a block with products has for such tiles and for what its loop carries.
 CARRIED_REGISTERS = 152
+#: Those of the accumulators in a loop of one group of warps, up to which a product begins before what is made of the
+#: one before it. With heads of 128, which have 128, the gradient of attention's queries takes 1.01 and 1.03 of its time
+#: (benchmarks/results/2026-11-29-h200-turns, gradients.txt).
+READY_REGISTERS_OF_A_GROUP = 112
 #: Those of the accumulators in a loop, up to which a product goes on into the next iteration: with more of them in use
 #: ptxas spills, and waits for each product by itself (its warning C7512).
 GOING_ON_REGISTERS = 192

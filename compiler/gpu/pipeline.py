@@ -25,6 +25,7 @@ from .attempts import AttemptLimits, Fits, TooLarge, next_limits
 from .latency.flight import let_fly
 from .latency.loads import begin_loads, keep_loads_first
 from .latency.operand_writes import write_operands_early
+from .latency.ready import begin_products
 from .latency.stores import delay_stores
 from .latency.turns import take_turns
 from .latency.unroll import unroll_short_loops
@@ -49,7 +50,9 @@ Observer = Callable[[str, GpuWork], None]
 
 
 def ask_together(work: GpuWork) -> None:
-    """Loads beside products come where their block begins, stores in loops behind the products that follow them."""
+    """Products begin when their operands are there, loads beside them come where their block begins, stores in loops
+    behind the products that follow them."""
+    begin_products(work.function, work.schedule)
     begin_loads(work.function, threads_of(work.schedule.num_warps))
     delay_stores(work.function, threads_of(work.schedule.num_warps))
 

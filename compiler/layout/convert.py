@@ -36,11 +36,13 @@ def plan_conversion(
     result: LinearLayout,
     element_bits: int,
     scratch_limit: int | None = None,
+    barrier_cost: int = BARRIER_COST,
 ) -> Conversion:
     """The cheapest way from ``source`` to ``result`` for elements of ``element_bits`` (1 to 64).
 
     ``scratch_limit``: bytes of shared memory that the caller would like not to exceed; the plan then runs in
-    rounds as far as the layouts allow (see ``SharedMemory.bytes`` for what it takes). Raises LayoutError when
+    rounds as far as the layouts allow (see ``SharedMemory.bytes`` for what it takes). ``barrier_cost``: of the barrier
+    that shared memory needs. Raises LayoutError when
     shapes or thread counts differ, when a wanted element is held by no thread, and when data would have to
     move between blocks of a cluster.
     """
@@ -52,7 +54,7 @@ def plan_conversion(
         return RegisterPermute(indices)
     shuffle = plan_shuffle(source, result, element_bits)
     shared = plan_shared_memory(source, result, element_bits, scratch_limit)
-    if shuffle is not None and _shuffle_cost(shuffle, element_bits) <= shared.cost + BARRIER_COST:
+    if shuffle is not None and _shuffle_cost(shuffle, element_bits) <= shared.cost + barrier_cost:
         return shuffle
     return shared
 

@@ -11,9 +11,11 @@ spreads it only when it has ended.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
+from ...hardware import LANES
 from ...ir.core import Block, Function, Op, Value
-from ...layout import LinearLayout, slice_layout, splittable_layout
+from ...layout import LinearLayout, coalesced_vectors, slice_layout, splittable_layout
 from ...options import Schedule
 from ...target import Target
 from ...tile import elementwise as ew
@@ -26,7 +28,7 @@ from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ...tile.movement import Gather
 from ...tile.reduction import Reduce, Scan
 from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
-from ..asynchronous import Deposit, FetchTile, Slot
+from ..asynchronous import Deposit, FetchTile, Pipe, Slot
 from .coalesce import Access, MemoryOp, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
 from .fitting import ALIKE
 from .scan import scan_layout
@@ -115,6 +117,15 @@ def _is_index_row(value: Value) -> bool:
     return not value.type.is_float and sum(size > 1 for size in value.type.shape) == 1
 
 
+def _whole_in_warps(shape: tuple[int, ...], warps: int) -> LinearLayout | None:
+    """Each warp has all of a row, each lane neighbours; None for rows of too few or too many elements."""
+    size = max(shape)
+    if prod(shape) != size or not LANES <= size <= MOST_BESIDE_PRODUCTS * LANES:
+        return None
+    axis = shape.index(size)
+    return coalesced_vectors(shape, warps, size // LANES, (axis, *(a for a in range(len(shape)) if a != axis)))
+
+
 class Homes:
     """Finds the families of a function, and their layouts on demand."""
 
@@ -127,6 +138,7 @@ class Homes:
         self._parent: dict[Value, Value] = {}
         self._families: dict[Value, Family] = {}
         self._loops = 0  # around what is visited
+        self._fed = bool(function.ops_of(Pipe))  # from rings, which copies fill ahead of products
         self._visit_all(function.body)
 
     # Building families ---------------------------------------------------------------------------------------
@@ -264,7 +276,7 @@ class Homes:
         if family.accumulator is not None:
             return family.accumulator
         shape = value.type.shape
-        if family.is_read and not family.stores and (row := self._as_spread(family)) is not None:
+        if family.is_read and not family.stores and (row := self._as_spread(family, shape)) is not None:
             return row
         if family.accesses:
             return self._merge(family, family.accesses + family.stores, shape)
@@ -281,27 +293,32 @@ class Homes:
     def _merge(self, family: Family, accesses: list[Access], shape: tuple[int, ...]) -> LinearLayout:
         return merge(accesses, shape, self.warps, family.reduced, family.scanned)
 
-    def _as_spread(self, family: Family) -> LinearLayout | None:
+    def _as_spread(self, family: Family, shape: tuple[int, ...]) -> LinearLayout | None:
         """The layout in which a row is spread over tiles without a conversion; None where these differ, where a thread
         would have many elements, or where a loop carries the row and spreads it only when it has ended: all turns would
-        do the work of several threads in each."""
+        do the work of several threads in each. Of many elements beside products that rings feed each warp has the whole
+        row: it shuffles them, and waits for no other one."""
         made_by = {made.op for _, made in family.spread}
         if any(made_by.isdisjoint(op for block in loop.blocks for op in block.walk()) for loop in family.loops):
             return None
-        found: LinearLayout | None = None
-        most = MOST_OF_A_ROW
-        for view, made in family.spread:
-            other = self.family(made)
-            if other.resolving:
-                return None
-            most = MOST_BESIDE_PRODUCTS if other.accumulator is not None else most
-            layout = self.layout(made)
-            while isinstance(view.op, ExpandDims | Broadcast):
-                layout, view = operand_layout(view.op, layout), view.op.operands[0]
-            if found not in (None, layout):
-                return None
-            found = layout
-        return None if found is None or 1 << sum(map(any, found.register)) > most else found
+        others = [self.family(made) for _, made in family.spread]
+        if any(other.resolving for other in others):
+            return None
+        found = {self._before(view, self.layout(made)) for view, made in family.spread}
+        beside_products = any(other.accumulator is not None for other in others)
+        if len(found) == 1:
+            (layout,) = found
+            if 1 << sum(map(any, layout.register)) <= (MOST_BESIDE_PRODUCTS if beside_products else MOST_OF_A_ROW):
+                return layout
+        if found and beside_products and self._fed and not any(map(any, (w for f in found for w in f.warp))):
+            return _whole_in_warps(shape, self.warps)
+        return None
+
+    def _before(self, view: Value, layout: LinearLayout) -> LinearLayout:
+        """The layout of the row that ``view`` spreads, where the view has ``layout``."""
+        while isinstance(view.op, ExpandDims | Broadcast):
+            layout, view = operand_layout(view.op, layout), view.op.operands[0]
+        return layout
 
     def _derive(self, source: Value) -> LinearLayout | None:
         op = source.op

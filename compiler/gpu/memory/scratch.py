@@ -20,6 +20,7 @@ from ...ir.rules import RuleSet
 from ...launch_recipe import LaunchRecipe
 from ...layout import Conversion, LinearLayout, SharedMemory, plan_conversion
 from ...layout.access import element_bytes_of
+from ...layout.convert import BARRIER_COST
 from ...target import Target
 from ...tile.assembly import EffectfulAssembly, InlineAssembly
 from ...tile.elementwise import Constant
@@ -54,6 +55,10 @@ CONVERSION_BYTES = 64 * 1024
 ALIGNMENT = VECTOR_BYTES
 #: Alignment in bytes of tiles that the copy engine writes or wgmma reads: a swizzle repeats every 1024 bytes (PTX ISA).
 TILE_ALIGNMENT = 1024
+#: Cost of a barrier where each warp has all of the tile, so that none would have to wait for another: a group of warps
+#: that is ahead of another one does. Attention's gradients take 1.1 to 1.25 times as long with two of them in their
+#: loop (benchmarks/results/2026-11-29-h200-turns, gradients.txt).
+NEEDLESS_BARRIER_COST = 3 * BARRIER_COST
 #: Bytes of one mbarrier.
 BARRIER_BYTES = 8
 
@@ -264,7 +269,8 @@ def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan | LocalLoad
     if op.to.shared is not None:
         return plan_local_store(_layout(op.x), op.to.shared, bits)
     source, result = _layout(op.x), _layout(op.result)
-    plan = plan_conversion(source, result, bits, CONVERSION_BYTES)
+    alone = source.warps > 1 and not any(source.flat_warp)
+    plan = plan_conversion(source, result, bits, CONVERSION_BYTES, NEEDLESS_BARRIER_COST if alone else BARRIER_COST)
     if isinstance(plan, SharedMemory):
         whole = plan_operand(source, result, bits)
         large = whole is not None and whole.bytes > CONVERSION_BYTES and not _is_fragment(result)

@@ -99,6 +99,18 @@ def make_softmax(columns: int, warps: int) -> Sample:
 
 
 @pytest.fixture(scope="session")
+def example_kernel() -> Callable[..., Sample]:
+    """A kernel of an example: ``example_kernel(file, name, signature, constexprs, **schedule)``."""
+
+    def make(
+        file: str, name: str, signature: Mapping[str, str], constexprs: Mapping[str, object], **schedule: object
+    ) -> Sample:
+        return Sample(_source(file, name), signature, constexprs, Schedule(**schedule))
+
+    return make
+
+
+@pytest.fixture(scope="session")
 def matmul() -> Callable[..., Sample]:
     return make_matmul
 
