@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ...hardware import LANES
+from ...hardware import LANES, WARPS_PER_GROUP
 from ...ir.core import Block, Function, Op, Value
 from ...layout import LinearLayout, coalesced_vectors, slice_layout, splittable_layout
 from ...options import Schedule
@@ -118,9 +118,11 @@ def _is_index_row(value: Value) -> bool:
 
 
 def _whole_in_warps(shape: tuple[int, ...], warps: int) -> LinearLayout | None:
-    """Each warp has all of a row, each lane neighbours; None for rows of too few or too many elements."""
-    size = max(shape)
-    if prod(shape) != size or not LANES <= size <= MOST_BESIDE_PRODUCTS * LANES:
+    """Each warp has all of a row, each lane neighbours; None for rows of too few or too many elements: 32 shuffles are
+    not worth it where one group of warps multiplies (benchmarks/results/2026-11-29-h200-turns, pairs-products.json:
+    fp8_block_mm)."""
+    size, most = max(shape), MOST_BESIDE_PRODUCTS // (1 if warps > WARPS_PER_GROUP else 2)
+    if prod(shape) != size or not LANES <= size <= most * LANES:
         return None
     axis = shape.index(size)
     return coalesced_vectors(shape, warps, size // LANES, (axis, *(a for a in range(len(shape)) if a != axis)))
