@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import pytest
@@ -178,6 +179,41 @@ def test_pools_compile_what_runs(built: list[Build], kernel: Any, threads: int) 
         assert kernel[(900,)](Tensor(), 20, 5, BLOCK=1) is found[0]
         assert len(built) == count
         assert denied(kernel[(900,)](Tensor(), 32, 5, BLOCK=1)) == frozenset()
+
+
+def test_what_goes_on_to_a_variant_that_fits_is_found_meanwhile(
+    built: list[Build], kernel: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for the same between the two compilations does not begin a third."""
+    begun, go = Event(), Event()
+    built_at_once = obtain.build
+
+    def slowly(variant: Variant, *rest: Any, **more: Any) -> Build:
+        if variant.denied:
+            begun.set()
+            assert go.wait(30)
+        return built_at_once(variant, *rest, **more)
+
+    monkeypatch.setattr(obtain, "build", slowly)
+    with knobs.always_compile.scope(True), ThreadPoolExecutor(2) as pool:
+        with AsyncCompileMode(pool):
+            first = kernel.warmup(Tensor(), 20, 5, BLOCK=1)
+            assert begun.wait(30)
+            assert kernel.warmup(Tensor(), 20, 5, BLOCK=1) is first
+            go.set()
+        count = len(built)
+        assert kernel.warmup(Tensor(), 20, 5, BLOCK=1) is first.result()
+        assert denied(first.result()) == left_out(20, 5, 900)
+        assert len(built) == count == 2
+
+
+def test_what_is_at_hand_and_does_not_fit_is_not_given(built: list[Build], kernel: Any) -> None:
+    with knobs.always_compile.scope(True), ThreadPoolExecutor(2) as pool:
+        assert denied(kernel.warmup(Tensor(), 32, 5, BLOCK=1)) == frozenset()
+        with AsyncCompileMode(pool):
+            other = kernel.warmup(Tensor(), 32, -3, BLOCK=1)
+        assert denied(other.result()) == left_out(32, -3, 900) == {SIGN}
+        assert kernel.warmup(Tensor(), 32, -3, BLOCK=1) is other.result()
 
 
 def test_another_process_has_what_ran_here_before_its_first_launch(built: list[Build], kernel: Any) -> None:

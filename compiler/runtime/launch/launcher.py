@@ -36,30 +36,47 @@ def compile_for_launch(kernel: Kernel, launch: Launch, *, warmup: bool = False) 
 def compile_later(kernel: Kernel, launch: Launch, mode: AsyncCompileMode) -> PendingKernel | CompiledKernel:
     """The variant of a launch that :func:`compile_for_launch` gives, compiled by the mode's executor unless it is at
     hand or under way."""
-    key = launch.variant.key
-    known = kernel.cache.get(_narrowed(kernel, launch).variant.key) or kernel.cache.get(key)
+    known = _at_hand(kernel, launch)
     if known is not None:
         return known
 
     def forget(pending: PendingKernel) -> None:
-        if kernel.cache.get(key) is pending:
+        for key in [key for key, held in list(kernel.cache.items()) if held is pending]:
             del kernel.cache[key]
 
-    def work() -> CompiledKernel:
-        _make(kernel, launch, warmup=True)
-        forget(made)  # where that was only looked at
-        return compile_for_launch(kernel, launch, warmup=True)
-
-    made = kernel.cache[key] = mode.begin(forget)
-    made.begin(mode.executor, work)
+    made = kernel.cache[launch.variant.key] = mode.begin(forget)
+    made.begin(mode.executor, lambda: _compile_pending(kernel, launch, made))
     return made
 
 
-def _narrowed(kernel: Kernel, launch: Launch) -> Launch:
-    """The launch with the variant that is asked for where those are left that were found not to fit."""
-    while (recipe := kernel.recipes.get(launch.variant.key)) and (broken := recipe.broken_by(launch.known)):
+def _at_hand(kernel: Kernel, launch: Launch) -> PendingKernel | CompiledKernel | None:
+    """The variant of a launch, or what is under way and will be, as far as this process knows."""
+    while True:
+        found = kernel.cache.get(launch.variant.key)
+        if isinstance(found, PendingKernel):
+            return found
+        recipe = kernel.recipes.get(launch.variant.key) if found is None else _recipe_of(found)
+        broken = recipe.broken_by(launch.known) if recipe is not None else ()
+        if not broken:
+            return found
         launch = launch.without(broken)
-    return launch
+
+
+def _compile_pending(kernel: Kernel, launch: Launch, made: PendingKernel) -> CompiledKernel:
+    """What ``made`` promises. It goes on from a variant that does not fit to the next one, so that whoever asks
+    meanwhile finds it, and compiles neither."""
+    while True:
+        key = launch.variant.key
+        found = _make(kernel, launch, warmup=True)
+        broken = _recipe_of(found).broken_by(launch.known)
+        if not (broken or isinstance(found, LaunchRecipe)):
+            return found
+        launch = launch.without(broken)
+        under_way = kernel.cache.setdefault(launch.variant.key, made)
+        if kernel.cache.get(key) is made:  # now that the next one is known
+            del kernel.cache[key]
+        if under_way is not made:
+            return compile_for_launch(kernel, launch, warmup=True)
 
 
 def _look_for(kernel: Kernel, launch: Launch, warmup: bool = False) -> CompiledKernel | LaunchRecipe:
