@@ -40,11 +40,10 @@ def plan_conversion(
 ) -> Conversion:
     """The cheapest way from ``source`` to ``result`` for elements of ``element_bits`` (1 to 64).
 
-    ``scratch_limit``: bytes of shared memory that the caller would like not to exceed; the plan then runs in
-    rounds as far as the layouts allow (see ``SharedMemory.bytes`` for what it takes). ``barrier_cost``: of the barrier
-    that shared memory needs. Raises LayoutError when
-    shapes or thread counts differ, when a wanted element is held by no thread, and when data would have to
-    move between blocks of a cluster.
+    ``scratch_limit``: bytes of shared memory that the caller would like not to exceed; the plan then runs in rounds as
+    far as the layouts allow (see ``SharedMemory.bytes`` for what it takes). ``barrier_cost``: of the barrier that
+    shared memory needs. Raises LayoutError when shapes or thread counts differ, when a wanted element is held by no
+    thread, and when data would have to move between blocks of a cluster.
     """
     _check(source, result)
     if source.columns == result.columns and source.registers == result.registers:
