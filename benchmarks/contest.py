@@ -226,11 +226,9 @@ def run_off(bench: Isolated, result: Result, compared: Sequence[Candidate]) -> N
     """Time the fastest candidate and those ``compared`` with it, as far as they were right."""
     timings = [(timing, o) for o in result.outcomes for timing in (o.screened, o.final) if timing is not None]
     most = max((timing.launches for timing, _ in timings), default=0)
-    fastest = (
-        min((timing.us, o.candidate.name) for timing, o in timings if timing.launches == most)[1] if most else None
-    )
-    right = {o.candidate.name: o for _, o in timings}
-    chosen = {name: o for name, o in right.items() if name == fastest or o.candidate in compared}
+    longest = [(timing.us, o.candidate.name) for timing, o in timings if timing.launches == most]
+    fastest = min(longest)[1] if longest else None
+    chosen = {o.candidate.name: o for _, o in timings if o.candidate.name == fastest or o.candidate in compared}
     for name, timing in _race(bench, result.problem, chosen, RUN_OFF_ROUNDS).items():
         if name in chosen:
             chosen[name].run_off = timing
