@@ -30,14 +30,15 @@ class Timing:
 
 
 def race(calls: Mapping[str, Call], device: str, rounds: int, announce: Callable[[str], None]) -> dict[str, Timing]:
-    """Time every call once a round, in turns, so that a drift of clocks or power meets all alike. ``announce`` is told
-    whose turn it is, for a watchdog. On a GPU the L2 is flushed before each launch; the first round warms up."""
+    """Time every call once a round, in turns, so that a drift of clocks or power meets all alike; every other round
+    backwards, so that none always follows the same one. ``announce`` is told whose turn it is, for a watchdog. On a GPU
+    the L2 is flushed before each launch; the first round warms up."""
     time_one = _timer_on_gpu() if device.startswith("cuda") else _timed_on_cpu
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(rounds + 1):
-        for name, call in calls.items():
+        for name in list(calls)[:: -1 if turn % 2 else 1]:
             announce(name)
-            spent = time_one(call)
+            spent = time_one(calls[name])
             if turn:
                 times[name].append(spent)
     return {name: _summary(values) for name, values in times.items()}
