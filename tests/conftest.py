@@ -56,25 +56,29 @@ MOST_POISONED, LARGEST_POISONED = 64, 1 << 20
 def poisoned_scratch() -> Iterator[None]:
     """Each program on the CPU finds its scratch memory full of NaN: what the program before it left there, often the
     very values that it forgot to compute, would make it right by chance."""
-    from deuteron.compiler.targets.cpu import launch
+    from deuteron.compiler.targets.cpu import launch, pool
 
-    runner = launch.LoadedKernel._runner
+    launched = launch.LoadedKernel._launch
 
-    def poisoning(self: launch.LoadedKernel, *launched: Any) -> launch.Run:
-        run = runner(self, *launched)
+    def poisoning(self: launch.LoadedKernel, *what: Any) -> pool.GridLaunch:
+        made = launched(self, *what)
+        if self.scratch_bytes:
+            made.entry = poisoned(made.entry, self.scratch_bytes)
+        return made
 
-        def each(first: int, last: int) -> bool:
-            many = last - first > MOST_POISONED or self.scratch_bytes > LARGEST_POISONED
+    def poisoned(entry: Any, size: int) -> Any:
+        def each(arguments: int, first: int, last: int, sizes: int, scratch: int, status: int) -> None:
+            many = last - first > MOST_POISONED or size > LARGEST_POISONED
             for begin in [first] if many else range(first, last):
-                ctypes.memset(launch.scratch(self.scratch_bytes), 0xFF, self.scratch_bytes)
-                if not run(begin, last if many else begin + 1):
-                    return False
-            return True
+                ctypes.memset(scratch, 0xFF, size)
+                entry(arguments, begin, last if many else begin + 1, sizes, scratch, status)
+                if ctypes.c_int64.from_address(status).value:
+                    return
 
-        return each if self.scratch_bytes else run
+        return pool.ENTRY(each)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(launch.LoadedKernel, "_runner", poisoning)
+        patched.setattr(launch.LoadedKernel, "_launch", poisoning)
         yield
 
 

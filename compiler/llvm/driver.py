@@ -6,6 +6,7 @@ the parser rejects becomes an :class:`InternalCompilerError` that carries the te
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from dataclasses import dataclass
 from functools import cache
@@ -117,6 +118,10 @@ class LoadedObject:
             engine.add_object_file(llvm.ObjectFileRef.from_data(object_code))
             engine.finalize_object()
         self._engine = engine
+
+    def keep(self) -> None:
+        """Keep the code until the process ends, for threads that may still run it while Python goes down."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._engine))
 
     def address(self, name: str) -> int:
         """The address of function ``name``; raises TargetError if the object has none."""

@@ -309,7 +309,7 @@ def test_cooperative_reductions(inductor):
     inductor("""
 from deuteron.compiler.targets.cpu.pool import ThreadPool
 together, execute = [], ThreadPool.execute_together
-ThreadPool.execute_together = lambda self, total, run: together.append(total) or execute(self, total, run)
+ThreadPool.execute_together = lambda self, total, launch: together.append(total) or execute(self, total, launch)
 config.triton.force_cooperative_reductions = True
 for function, shape in (
     (lambda x: F.softmax(x, -1) * x.std(1, keepdim=True), (1, 50000)),

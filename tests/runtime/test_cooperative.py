@@ -19,7 +19,7 @@ from deuteron.compiler import KernelSource, knobs
 from deuteron.compiler.errors import IllegalSchedule, KernelAssertionError, LaunchError, MemoryAccessError
 from deuteron.compiler.runtime.cuda import driver as cuda
 from deuteron.compiler.targets.cpu import pool
-from deuteron.compiler.targets.cpu.pool import thread_pool
+from deuteron.compiler.targets.cpu.pool import ENTRY, GridLaunch, thread_pool
 from deuteron.compiler.targets.together import MOST_AT_ONCE
 from deuteron.tools.c_launcher import CLauncher
 
@@ -143,9 +143,10 @@ def test_an_assertion_that_fails_stops_no_other_program() -> None:
 
 
 def test_the_pool_runs_usual_launches_afterwards() -> None:
-    ended = []
-    thread_pool().execute_together(5, lambda first, last: ended.append((first, last)) is None)
-    thread_pool().execute(4, 2, lambda first, last: ended.append((first, last)) is None)
+    ended: list[tuple[int, int]] = []
+    launch = GridLaunch(ENTRY(lambda arguments, first, last, sizes, scratch, status: ended.append((first, last))))
+    thread_pool().execute_together(5, launch)
+    thread_pool().execute(4, 2, launch)
     assert sorted(ended[:5]) == [(i, i + 1) for i in range(5)]
     assert sum(last - first for first, last in ended[5:]) == 4
 

@@ -6,7 +6,6 @@ import ctypes
 import json
 import os
 import struct
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
@@ -14,22 +13,11 @@ from ...errors import KernelAssertionError, LaunchError
 from ...ir.types import Pointer, Tile
 from ...llvm.driver import LoadedObject
 from ...scalar_arguments import ENCODERS, fitting
-from .arena import ALIGNMENT
-from .debug import STATUS_BYTES
-from .pool import Run, thread_pool
+from .pool import ENTRY, GridLaunch, thread_pool
 from .printing import PrintRecord, print_values
 from .program import INFO_SYMBOL
 from .records import CLOCK_SYMBOL
 
-_ENTRY = ctypes.CFUNCTYPE(
-    None,
-    ctypes.c_void_p,
-    ctypes.c_int64,
-    ctypes.c_int64,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-    ctypes.c_void_p,
-)
 _PRINT = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 _FORMATS = {
@@ -58,7 +46,7 @@ class LoadedKernel:
         self._object = LoadedObject(object_code)
         self._clock: Callable[[], int] | None = None
         self.address = self._object.address(name)
-        self._entry = _ENTRY(self.address)
+        self._entry = ENTRY(self.address)
         info = json.loads(ctypes.string_at(self._object.data_address(INFO_SYMBOL)))
         self.scratch_bytes: int = info["scratch_bytes"]
         self.asserts: list[tuple[str, str]] = [(m, w) for m, w in info["asserts"]]
@@ -91,16 +79,13 @@ class LoadedKernel:
         """
         if len(grid) != 3 or any(not 0 <= n < 1 << 31 for n in grid):
             raise LaunchError(f"grid {grid}", hint="give three sizes from 0 to 2**31 - 1")
-        packed = pack_arguments(arguments, parameter_types, self.name, self._parameters)
-        total = grid[0] * grid[1] * grid[2]
-        failures: list[tuple[int, int]] = []
-        run = self._runner(grid, packed, failures)
+        launch, total = self._launch(grid, arguments, parameter_types), grid[0] * grid[1] * grid[2]
         if total and cooperative:
-            thread_pool().execute_together(total, run)
+            thread_pool().execute_together(total, launch)
         elif total:
-            thread_pool().execute(total, threads or os.cpu_count() or 1, run)
-        if failures:
-            raise self._assertion(grid, *min(failures))
+            thread_pool().execute(total, threads or os.cpu_count() or 1, launch)
+        if launch.failures:
+            raise self._assertion(grid, *min(launch.failures))
 
     def launch_some(
         self,
@@ -113,29 +98,17 @@ class LoadedKernel:
 
         Raises as :meth:`launch`.
         """
-        packed = pack_arguments(arguments, parameter_types, self.name, self._parameters)
-        failures: list[tuple[int, int]] = []
-        run = self._runner(grid, packed, failures)
+        launch = self._launch(grid, arguments, parameter_types)
         for program in programs:
-            if not run(program, program + 1):
-                raise self._assertion(grid, *failures[0])
+            if not launch.run(program, program + 1):
+                raise self._assertion(grid, *launch.failures[0])
 
-    def _runner(self, grid: tuple[int, int, int], packed: bytes, failures: list[tuple[int, int]]) -> Run:
-        """What runs a range of programs; a failed assertion is added to ``failures``."""
-        sizes = (ctypes.c_int32 * 3)(*grid)
+    def _launch(
+        self, grid: tuple[int, int, int], arguments: Sequence[int | float], parameter_types: Sequence[Tile]
+    ) -> GridLaunch:
+        packed = pack_arguments(arguments, parameter_types, self.name, self._parameters)
         printer = self._printer(grid) if self.prints else None
-
-        def run(first: int, last: int) -> bool:
-            status = (ctypes.c_int64 * (STATUS_BYTES // 8))()
-            if printer is not None:
-                status[2] = ctypes.cast(printer, ctypes.c_void_p).value or 0
-            self._entry(packed, first, last, ctypes.addressof(sizes), scratch(self.scratch_bytes), status)
-            if status[0]:
-                failures.append((status[1], status[0]))
-                return False
-            return True
-
-        return run
+        return GridLaunch(self._entry, packed, grid, self.scratch_bytes, printer)
 
     def _printer(self, grid: tuple[int, int, int]) -> ctypes._FuncPointer:
         def show(record: int, program: int, table: int) -> None:
@@ -195,17 +168,3 @@ def pack_arguments(
             if type.elem.code not in ENCODERS:
                 values[i] = fitting(f"{kernel}: argument {(names[i] if i < len(names) else i)!r}", value, type)
         return packer.pack(*values)
-
-
-_local = threading.local()
-
-
-def scratch(size: int) -> int:
-    """The address of at least ``size`` bytes, 64-byte aligned, that belong to the calling thread."""
-    held: tuple[int, int, object] | None = getattr(_local, "scratch", None)
-    if held is None or held[0] < size:
-        memory = ctypes.create_string_buffer(size + ALIGNMENT)
-        address = -(-ctypes.addressof(memory) // ALIGNMENT) * ALIGNMENT
-        held = (size, address, memory)
-        _local.scratch = held
-    return held[1]
