@@ -15,7 +15,7 @@ class Schedule:
 
     ``num_warps``: warps per program, a power of two; GPUs have room for 32, and the CPU takes any number (Triton's
     counts one thread a warp). ``num_stages``: slots of the rings that feed matrix products, as far as shared memory
-    goes; 1, or 0: no overlap of copies and products.
+    goes, besides those that several groups of warps are at; 1, or 0: no overlap of copies and products.
     ``persistent``: at most one program per SM runs, and works on many tiles; None leaves it to the compiler.
     ``maxnreg``: register cap per thread, None for the assembler's choice. ``enable_fp_fusion``: contract a*b+c to fma.
     ``debug``: emit tl.device_assert. ``sanitize_overflow``: assert that the kernel's integers do not overflow; launches

@@ -49,6 +49,11 @@ TURNED_PRODUCTS = 2
 #: Inner dimension of a product, after which the tensor cores have caught up with the copies of their CTA.
 SHORT_DEPTH_BYTES = 64
 
+#: Cycles of the products of an iteration up to which a copy takes longer than they do. On an H200 a product of 4096^3
+#: takes 0.84 of its time in tiles of 128 by 128 by 64 (512 cycles) with five slots for two warp groups instead of three,
+#: and as long as before in tiles of 128 by 256 by 64 (benchmarks/results/2026-11-29-h200-slots, slots.txt).
+SHORT_ITERATION_CYCLES = 768
+
 #: What an SM with warp groups does in a cycle. Multiply-adds of tensor cores, times the bytes of an element (NVIDIA
 #: H100 datasheet: 989.4 TFLOP/s of 16 bits by 132 SMs at 1.83 GHz); numbers of special functions, such as exponents,
 #: and of other instructions (CUDA C++ Programming Guide, "Arithmetic Instructions", compute capability 9.0).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..hardware import WARPS_PER_GROUP, threads_of
 from ..ir.core import Op, Value, uses
 from ..tile.axis import analyze
@@ -24,6 +26,7 @@ from .residency import (
     registers_between_products,
     shared_by_two,
     tiles_that_pay,
+    with_slots_in_use,
 )
 from .streams.descriptors import Descriptors
 from .streams.edges import align_edges
@@ -117,7 +120,11 @@ def _fill_by_producer(work: GpuWork, plan: StreamPlan) -> int:
     if not _specialises(work) or lonely_with_producer(plan.registers, work.schedule):
         return 0
     moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
-    return expand_roles(work.function, plan.streams, moves_registers, _resident_ctas(work, plan))
+    resident = _resident_ctas(work, plan)
+    streams = with_slots_in_use(plan.streams, work.function, work.target, work.schedule, resident)
+    most = work.limits.slots
+    plan = work.plan = replace(plan, streams=tuple(replace(s, slots=min(s.slots, most)) for s in streams))
+    return expand_roles(work.function, plan.streams, moves_registers, resident)
 
 
 def _fill_ahead(work: GpuWork, plan: StreamPlan) -> None:

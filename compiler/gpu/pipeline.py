@@ -118,7 +118,7 @@ PIPELINE = (
     Step("persistent", persist, leaves=("persistent", "single")),
     Step("streams", find_streams, needs=("guards", "single"), leaves=("plan", "guards", "persistent")),
     Step("write_back", write_back, needs=("plan", "persistent")),
-    Step("rings", fill_rings, needs=("plan", "persistent", "guards"), leaves=("producer_warps", "guards")),
+    Step("rings", fill_rings, needs=("plan", "persistent", "guards"), leaves=("plan", "producer_warps", "guards")),
     Step("rotate", rotate, needs=("producer_warps",)),
     Step("expand", expand, needs=("guards",), leaves=("guards",)),
     Step("loads", ask_together),

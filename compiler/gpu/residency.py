@@ -18,7 +18,16 @@ from ..target import Target
 from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
-from .estimates import FEW_ACCUMULATORS, LEAST_REGISTERS, OTHER_REGISTERS, SHORT_DEPTH_BYTES, TURNED_PRODUCTS
+from .asynchronous import Put, Wgmma
+from .estimates import (
+    FEW_ACCUMULATORS,
+    LEAST_REGISTERS,
+    OTHER_REGISTERS,
+    PRODUCT_BYTES_A_CYCLE,
+    SHORT_DEPTH_BYTES,
+    SHORT_ITERATION_CYCLES,
+    TURNED_PRODUCTS,
+)
 from .layouts.views import unpermuted
 from .streams.plan import Stream, StreamPlan
 
@@ -145,6 +154,35 @@ def tiles_that_pay(function: Function, streams: Sequence[Stream], target: Target
     if shared_by_two(function, streams, target, schedule):
         return MANY_TILES
     return SEVERAL_TILES if len(function.ops_of(Dot)) > 1 else None
+
+
+def with_slots_in_use(
+    streams: Sequence[Stream], function: Function, target: Target, schedule: Schedule, resident: int
+) -> list[Stream]:
+    """Streams that a producer fills for several groups, with a slot more for each group, as far as the shared memory of
+    ``resident`` CTAs goes: groups read at their own pace, and what each of them is at cannot be filled. Only where
+    products are so short that a copy takes longer than those of one iteration."""
+    groups = schedule.num_warps // WARPS_PER_GROUP
+    short = [groups > 1 and not computes_operand(stream) and _is_short(stream) for stream in streams]
+    staged = sum(op.place.size * op.place.elem.bytes for op in function.walk() if isinstance(op, Put))
+    # Programs that work on many tiles copy for the next one while they write the last one.
+    beside = (staged if resident == 1 else 0) + target.limits.reserved_bytes
+    for more in range(groups, 0, -1):
+        made = [replace(s, slots=s.slots + more) if add else s for s, add in zip(streams, short, strict=True)]
+        rings = sum(stream.slots * group.bytes for stream in made for group in stream.groups)
+        if resident * (rings + beside) <= target.limits.shared_bytes:
+            return made
+    return list(streams)
+
+
+def _is_short(stream: Stream) -> bool:
+    cycles = sum(map(cycles_of_product, stream.loop.body.ops_of(Dot)))
+    return cycles <= SHORT_ITERATION_CYCLES
+
+
+def cycles_of_product(product: Dot | Wgmma) -> float:
+    """Of the tensor cores of an SM, at best."""
+    return product.acc.type.size * product.a.type.shape[1] * product.a.type.elem.bytes / PRODUCT_BYTES_A_CYCLE
 
 
 def better_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:

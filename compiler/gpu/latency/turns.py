@@ -25,8 +25,9 @@ from ...tile.elementwise import FloatUnary
 from ...tile.memory import Barrier
 from ...tile.reduction import Reduce
 from ..asynchronous import Await, PassTurn, Pipe, Receive, Roles, TakeTurn, Vacate, Wgmma, slot_of
-from ..estimates import NUMBERS_A_CYCLE, PRODUCT_BYTES_A_CYCLE, SPECIAL_A_CYCLE
+from ..estimates import NUMBERS_A_CYCLE, SPECIAL_A_CYCLE
 from ..memory.scratch import GpuFunction
+from ..residency import cycles_of_product
 
 #: How many groups take turns: the first one begins, as if the second one had passed it the turn.
 GROUPS = 2
@@ -85,14 +86,9 @@ def _pair_of(body: Block) -> _Pair | None:
     return _Pair(body, *products)
 
 
-def _cycles_of_product(product: Wgmma) -> float:
-    """Of the tensor cores of an SM, at best."""
-    return product.acc.type.size * product.a.type.shape[1] * product.a.type.elem.bytes / PRODUCT_BYTES_A_CYCLE
-
-
 def _are_longer(pair: _Pair) -> bool:
     """Whether the products take longer than all else, done one behind the other."""
-    products = _cycles_of_product(pair.first) + _cycles_of_product(pair.second)
+    products = cycles_of_product(pair.first) + cycles_of_product(pair.second)
     return products > sum(map(_cycles_of, pair.body.ops))
 
 
@@ -128,7 +124,7 @@ def _keep_waits(body: Block) -> None:
     for op in body.ops:
         if isinstance(op, Await) and between >= LEAST_BETWEEN and isinstance(product := op.x.op, Wgmma):
             slot = slot_of(product.b)
-            if slot is not None and _cycles_of_product(product) >= LEAST_PRODUCT:
+            if slot is not None and cycles_of_product(product) >= LEAST_PRODUCT:
                 ops.append(Receive(slot.pipe))
         between = 0.0 if isinstance(op, Await | Wgmma) else between + _cycles_of(op)
         ops.append(op)

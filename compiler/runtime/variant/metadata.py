@@ -13,8 +13,8 @@ from ...launch_recipe import LaunchRecipe
 class KernelMetadata:
     """Facts about one compiled variant; None where the target or its toolchain does not tell.
 
-    ``recipe`` says what a launch has to do. ``num_slots``: slots of the longest ring that feeds products, at most
-    ``num_stages`` or what a loop's author says, as far as shared memory goes; 0 without rings. ``registers`` is per
+    ``recipe`` says what a launch has to do. ``num_slots``: slots of the longest ring that feeds products, of
+    ``num_stages`` or what a loop's author says (:class:`~...options.Schedule`); 0 without rings. ``registers`` is per
     thread, ``spills`` in bytes per thread, ``stack_bytes`` per thread, ``shared_bytes`` per block. ``stage_ms``:
     what each stage of the compilation took that ran, by name, in milliseconds; ``gpu_steps``: the same of the steps of
     the GPU stage. A variant from the cache keeps those of the run that made it, and ``cached`` is True.

@@ -159,7 +159,8 @@ def test_a_block_always_has_room_for_its_threads(options: dict[str, int], produc
 @pytest.mark.parametrize(
     ("target", "asked", "slots"),
     [
-        ("cuda:90a", 4, 4),
+        ("cuda:90a", 2, 4),  # and one that each of two warp groups is at
+        ("cuda:90a", 4, 5),  # as the results of a program that goes on lie beside them
         ("cuda:90a", 16, 6),  # 227 KiB hold six times 32 KiB, beside the results of a program that goes on
         ("cuda:90a", 1, 0),
         ("cuda:80", 16, 5),  # 163 KiB; the result passes through slots that are idle by then

@@ -121,6 +121,26 @@ def test_two_ctas_of_a_tile_or_one_that_walks_over_tiles(
     assert roles.resident_ctas == (1 if persistent else 2)
 
 
+@pytest.mark.parametrize(
+    ("block", "warps", "options", "slots"),
+    [
+        ((128, 128, 64), 8, {"persistent": True}, 5),  # three, and one that each of two groups is at
+        ((128, 128, 64), 8, {"persistent": True, "num_stages": 2}, 4),
+        ((128, 128, 64), 8, {"persistent": True, "num_stages": 4}, 6),
+        ((128, 128, 64), 8, {"persistent": True, "num_stages": 5}, 6),  # as 227 KiB hold, beside the results
+        ((128, 128, 64), 4, {"persistent": True}, 3),  # one group waits for what it reads anyway
+        ((128, 128, 32), 8, {"persistent": True}, 5),
+        ((128, 256, 64), 8, {"persistent": True, "num_stages": 2}, 2),  # products of 1,024 cycles
+        ((128, 128, 64), 8, {"persistent": False}, 3),  # two CTAs of an SM have 96 KiB each
+        ((128, 64, 64), 8, {"persistent": False}, 4),
+    ],
+)
+def test_rings_of_several_groups_have_slots_for_those_in_use(to_gpu, block, warps: int, options, slots: int) -> None:
+    types = {**SIZES, **dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")}
+    sizes = dict(zip(("BM", "BN", "BK"), block, strict=True))
+    assert to_gpu(PRODUCT, types, {**sizes, "ADDS": False}, warps, **options).num_slots == slots
+
+
 SCALED = """
 def scaled(a_ptr, b_ptr, w_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     i = tl.arange(0, BM)
@@ -157,6 +177,14 @@ def test_products_of_computed_operands_share_an_sm(to_gpu, block, more: str, cta
     function = to_gpu(text, types, constants, 8, persistent=False, num_stages=2)
     (roles,) = [op for op in function.walk() if isinstance(op, Roles)]
     assert roles.resident_ctas == ctas
+
+
+def test_rings_of_computed_operands_have_no_more_slots(to_gpu) -> None:
+    """Threads, not copies, are what the tensor cores wait for: one slot more, for the operand that they make."""
+    types = {**SIZES, **dict.fromkeys(("a_ptr", "b_ptr", "w_ptr"), "*fp16:16")}
+    text = SCALED.replace("* w[:, None]", "").replace("* N + columns)\n", "* N + columns) * w[0]\n", 1)
+    text = text.replace("w = tl.load(w_ptr + i)", "w = [tl.load(w_ptr)]")
+    assert to_gpu(text, types, {"BM": 128, "BN": 128, "BK": 64}, 8, persistent=True, num_stages=2).num_slots == 3
 
 
 def test_short_products_of_computed_operands_do_not_walk(to_gpu) -> None:

@@ -110,7 +110,7 @@ def test_a_result_larger_than_the_ring_reaches_beyond_it(to_gpu, target: str) ->
     )
 
 
-@pytest.mark.parametrize(("target", "slots"), [("cuda:86", 2), ("cuda:90a", 3), ("cuda:100a", 3)])
+@pytest.mark.parametrize(("target", "slots"), [("cuda:86", 2), ("cuda:90a", 5), ("cuda:100a", 3)])
 def test_rings_of_programs_that_go_on_are_never_idle(to_gpu, target: str, slots: int) -> None:
     """The producer fills them for the next tile while the result of this one is on its way."""
     made = product(to_gpu, target, 3, persistent=True)
