@@ -6,6 +6,8 @@ what was measured where code has more of it or less. What GPUs have for certain 
 
 from __future__ import annotations
 
+from ..ir.types import Tile
+
 #: Registers that a thread has beside those of accumulators: operands, addresses, masks.
 OTHER_REGISTERS = 80
 #: Those of a consumer that finds its operands in shared memory: addresses, counters, what is on its way out.
@@ -50,7 +52,7 @@ TURNED_PRODUCTS = 2
 SHORT_DEPTH_BYTES = 64
 
 #: Cycles of the products of an iteration up to which a copy takes longer than they do. On an H200 a product of 4096^3
-#: takes 0.84 of its time in tiles of 128 by 128 by 64 (512 cycles) with five slots for two warp groups instead of three,
+#: takes 0.84 of its time in tiles of 128 by 128 by 64 (512 cycles) with five slots for two warp groups, not three,
 #: and as long as before in tiles of 128 by 256 by 64 (benchmarks/results/2026-11-29-h200-slots, slots.txt).
 SHORT_ITERATION_CYCLES = 768
 
@@ -60,3 +62,8 @@ SHORT_ITERATION_CYCLES = 768
 PRODUCT_BYTES_A_CYCLE = 4096
 SPECIAL_A_CYCLE = 16
 NUMBERS_A_CYCLE = 128
+
+
+def product_cycles(sums: Tile, left: Tile) -> float:
+    """Cycles of the tensor cores of an SM, at best, for a product that adds to ``sums``; ``left``: its left operand."""
+    return sums.size * left.shape[1] * left.elem.bytes / PRODUCT_BYTES_A_CYCLE

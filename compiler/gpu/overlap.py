@@ -19,6 +19,7 @@ from .layouts.tensorcore import choose_warp_group
 from .legality import has_room_for, traits_of
 from .persistent import deciding_axes, make_persistent
 from .residency import (
+    A_TILE_EACH,
     better_by_two,
     computes_operand,
     economised,
@@ -132,10 +133,12 @@ def _fill_ahead(work: GpuWork, plan: StreamPlan) -> None:
     fly = any(_of_warp_group(work, dot) for dot in work.function.ops_of(Dot))
     streams = [
         economised(stream, work.target, work.schedule, refilled=not fly)
-        if not fly or computes_operand(stream)
+        if A_TILE_EACH not in work.denied and (not fly or computes_operand(stream))
         else stream
         for stream in plan.streams
     ]
+    if any(made is not stream for made, stream in zip(streams, plan.streams, strict=True)):
+        work.require([A_TILE_EACH])
     expand_multistage(work.function, streams, lambda dot: _of_warp_group(work, dot))
 
 

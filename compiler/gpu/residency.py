@@ -11,22 +11,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..hardware import MOST_REGISTERS, REGISTER_BITS, REGISTER_FILE, WARPS_PER_GROUP, threads_of
-from ..ir.core import Block, Function
+from ..ir.core import Block, Function, Value
 from ..launch_recipe import PROGRAMS, Guard
 from ..options import Schedule
 from ..target import Target
 from ..tile.control import For
 from ..tile.matmul import Dot
 from ..tile.memory import AtomicRMW
-from .asynchronous import Put, Wgmma
+from .asynchronous import Put
 from .estimates import (
     FEW_ACCUMULATORS,
     LEAST_REGISTERS,
     OTHER_REGISTERS,
-    PRODUCT_BYTES_A_CYCLE,
     SHORT_DEPTH_BYTES,
     SHORT_ITERATION_CYCLES,
     TURNED_PRODUCTS,
+    product_cycles,
 )
 from .layouts.views import unpermuted
 from .streams.plan import Stream, StreamPlan
@@ -38,6 +38,8 @@ MANY_TILES = Guard(PROGRAMS, "least", 3)
 #: The same where an SM holds one CTA: with no more programs than SMs, walks save nothing, and pairs of programs leave
 #: half of the SMs idle (1.8 of the time of attention; 2026-11-26-h100-last, walks.txt).
 SEVERAL_TILES = Guard(PROGRAMS, "least", 2)
+#: The same where a slot less lets an SM hold another CTA: with fewer programs than SMs it would hold one all the same.
+A_TILE_EACH = Guard(PROGRAMS, "least", 1)
 
 
 def economised(stream: Stream, target: Target, schedule: Schedule, *, refilled: bool = True) -> Stream:
@@ -54,9 +56,13 @@ def computes_operand(stream: Stream) -> bool:
     """Whether its loop has one product, the second operand of which threads make of what is brought, as of weights of
     few bits. The tensor cores wait for them, which another CTA hides: with weights of 4 bits in i32 two CTAs of two
     slots take 0.80 of the time of one of three (benchmarks/results/2026-11-28-h200-suspects)."""
-    loads = {load.result for load in stream.loads}
     dots = [op for op in stream.loop.body.ops if isinstance(op, Dot)]
-    return len(dots) == 1 and unpermuted(dots[0].b) not in loads
+    return len(dots) == 1 and _is_made(dots[0].b, stream)
+
+
+def _is_made(operand: Value, stream: Stream) -> bool:
+    """Whether threads make the right ``operand`` of a product, and write it to shared memory."""
+    return unpermuted(operand) not in {load.result for load in stream.loads}
 
 
 def _ctas(stream: Stream, target: Target, schedule: Schedule) -> int:
@@ -65,6 +71,7 @@ def _ctas(stream: Stream, target: Target, schedule: Schedule) -> int:
     sums = sum(map(_sums, dots))
     registers = min(schedule.maxnreg or REGISTER_FILE, sums // threads + OTHER_REGISTERS)
     shared = stream.slots * sum(group.bytes for group in stream.groups) + target.limits.reserved_bytes
+    shared += sum(dot.b.type.size * dot.b.type.elem.bytes for dot in dots if _is_made(dot.b, stream))
     by_shared = target.limits.shared_bytes // shared
     return min(by_shared, threads_of(target.limits.warps) // threads, REGISTER_FILE // (threads * registers))
 
@@ -176,13 +183,8 @@ def with_slots_in_use(
 
 
 def _is_short(stream: Stream) -> bool:
-    cycles = sum(map(cycles_of_product, stream.loop.body.ops_of(Dot)))
+    cycles = sum(product_cycles(dot.acc.type, dot.a.type) for dot in stream.loop.body.ops_of(Dot))
     return cycles <= SHORT_ITERATION_CYCLES
-
-
-def cycles_of_product(product: Dot | Wgmma) -> float:
-    """Of the tensor cores of an SM, at best."""
-    return product.acc.type.size * product.a.type.shape[1] * product.a.type.elem.bytes / PRODUCT_BYTES_A_CYCLE
 
 
 def better_by_two(function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule) -> bool:

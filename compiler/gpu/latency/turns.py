@@ -25,9 +25,8 @@ from ...tile.elementwise import FloatUnary
 from ...tile.memory import Barrier
 from ...tile.reduction import Reduce
 from ..asynchronous import Await, PassTurn, Pipe, Receive, Roles, TakeTurn, Vacate, Wgmma, slot_of
-from ..estimates import NUMBERS_A_CYCLE, SPECIAL_A_CYCLE
+from ..estimates import NUMBERS_A_CYCLE, SPECIAL_A_CYCLE, product_cycles
 from ..memory.scratch import GpuFunction
-from ..residency import cycles_of_product
 
 #: How many groups take turns: the first one begins, as if the second one had passed it the turn.
 GROUPS = 2
@@ -86,9 +85,13 @@ def _pair_of(body: Block) -> _Pair | None:
     return _Pair(body, *products)
 
 
+def _cycles_of_product(product: Wgmma) -> float:
+    return product_cycles(product.acc.type, product.a.type)
+
+
 def _are_longer(pair: _Pair) -> bool:
     """Whether the products take longer than all else, done one behind the other."""
-    products = cycles_of_product(pair.first) + cycles_of_product(pair.second)
+    products = _cycles_of_product(pair.first) + _cycles_of_product(pair.second)
     return products > sum(map(_cycles_of, pair.body.ops))
 
 
@@ -124,7 +127,7 @@ def _keep_waits(body: Block) -> None:
     for op in body.ops:
         if isinstance(op, Await) and between >= LEAST_BETWEEN and isinstance(product := op.x.op, Wgmma):
             slot = slot_of(product.b)
-            if slot is not None and cycles_of_product(product) >= LEAST_PRODUCT:
+            if slot is not None and _cycles_of_product(product) >= LEAST_PRODUCT:
                 ops.append(Receive(slot.pipe))
         between = 0.0 if isinstance(op, Await | Wgmma) else between + _cycles_of(op)
         ops.append(op)

@@ -12,6 +12,7 @@ import pytest
 from deuteron.compiler.gpu import overlap
 from deuteron.compiler.gpu.asynchronous import Fetch, FetchTile, Pipe, Receive
 from deuteron.compiler.gpu.pipeline import lower_to_gpu
+from deuteron.compiler.gpu.residency import A_TILE_EACH
 from deuteron.compiler.ir.core import Op
 from deuteron.compiler.target import Target
 from deuteron.compiler.tile.control import For
@@ -110,6 +111,9 @@ def product(a, b, c, M, N, K, DECODE: tl.constexpr):
 """
 
 
+WEIGHT_TYPES = {"a": "*fp16:16", "c": "*fp32:16", "M": "i32", "N": "i32:16", "K": "i32:16"}
+
+
 @pytest.mark.parametrize(
     ("target", "stored", "stages", "wanted"),
     [
@@ -123,9 +127,34 @@ def test_a_slot_less_where_threads_make_the_operand(
     from_text: Callable[..., Any], target: str, stored: str, stages: int, wanted: int
 ) -> None:
     """Of a product that goes on by itself."""
-    types = {"a": "*fp16:16", "b": f"*{stored}:16", "c": "*fp32:16", "M": "i32", "N": "i32:16", "K": "i32:16"}
+    types = {**WEIGHT_TYPES, "b": f"*{stored}:16"}
     made = from_text(WEIGHTS, types, {"DECODE": stored == "i32"}, warps=4, num_stages=stages)
     assert slots(made.gpu(target)) == wanted
+
+
+@pytest.mark.parametrize(("depth", "stages", "wanted"), [(64, 6, 5), (128, 4, 4)])
+def test_what_threads_make_takes_memory_too(
+    from_text: Callable[..., Any], depth: int, stages: int, wanted: int
+) -> None:
+    """Beside five slots of 18 KiB an SM holds another CTA with 8 KiB for the operand; beside three of 36 KiB it would,
+    but for 16 KiB."""
+    text = WEIGHTS.replace("(0, 64), tl.program_id(0) * 128 + tl.arange(0, 128), tl.arange(0, 64)",
+                           f"(0, 16), tl.program_id(0) * 64 + tl.arange(0, 64), tl.arange(0, {depth})")  # fmt: skip
+    text = text.replace("(64, 128)", "(16, 64)").replace("K, 64)", f"K, {depth})")
+    made = from_text(text, {**WEIGHT_TYPES, "b": "*i32:16"}, {"DECODE": True}, warps=4, num_stages=stages)
+    assert slots(made.gpu("cuda:90a")) == wanted
+
+
+@pytest.mark.parametrize(("stages", "lean"), [(3, True), (2, False)])
+def test_fewer_programs_than_sms_keep_their_slots(from_text: Callable[..., Any], stages: int, lean: bool) -> None:
+    made = from_text(KERNEL, SIGNATURE, {"M": 16, "N": 128, "B": 128}, num_stages=stages)
+    many, few = (
+        lower_to_gpu(made.tile(), Target.parse("cuda:90a"), made.schedule, denied)
+        for denied in (frozenset(), frozenset({A_TILE_EACH}))
+    )
+    assert (A_TILE_EACH in many.recipe.guards) == lean
+    assert A_TILE_EACH not in few.recipe.guards
+    assert (slots(many), slots(few)) == (stages - lean, stages)
 
 
 @pytest.mark.parametrize("target", ["cuda:80", "cuda:90a", "cuda:120"])
