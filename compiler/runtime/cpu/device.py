@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from ...cores import usable_cores
 from ...errors import LaunchError
 from ..arrays.dtypes import canonical_dtype, numpy_dtype
 from ..device import Clocks, Device, DeviceProperties
@@ -189,13 +190,6 @@ class CpuDevice(Device):
             size = self.properties.l2_bytes or (32 << 20)
             self._flush = np.zeros(min(2 * size, 256 << 20), np.uint8)
         self._flush += 1
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _model_name() -> str:

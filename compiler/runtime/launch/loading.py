@@ -8,11 +8,11 @@ from math import prod
 from typing import Any
 
 from ... import knobs
+from ...cores import usable_cores
 from ...errors import DeviceError
 from ...launch_recipe import Guard
 from ...llvm.symbols import symbol_of
 from ...tile.records import RECORDS_TYPE
-from ..cpu.device import usable_cores
 from ..cuda.launch import load_on_cuda
 from ..device import Device
 from .hooks import LaunchEvent

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from time import perf_counter
 from typing import TypeVar
 
-from ..cpu.device import usable_cores
+from ...cores import usable_cores
 
 K = TypeVar("K")
 

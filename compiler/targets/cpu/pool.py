@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
+from ...cores import Cores, cores_beside, usable_cores
 from ..together import check_together, too_few_threads
 from .arena import ALIGNMENT
-from .workers import ASLEEP, IDLE, NONE_FAILED, Seat, SharedGrid, Status, workers
+from .workers import ASLEEP, NONE_FAILED, Seat, SharedGrid, Status, workers
 
 #: Pieces of a grid for each thread: enough to balance uneven programs, few enough to cost nothing.
 PIECES_PER_THREAD = 8
@@ -24,8 +25,8 @@ PROBE_SHARE = 256
 #: Estimated time below which a grid stays on the calling thread.
 WORTH_WAKING_NS = 50_000
 
-#: Seconds between two looks at a helper that takes longer than it is watched.
-LOOK_AGAIN = 0.0002
+#: Estimated time from which a grid is worth being interrupted: handlers of signals run between its pieces then.
+WORTH_INTERRUPTING_NS = 20_000_000
 
 #: Machine code of a kernel: (arguments, first, last, sizes of the grid, scratch area, status) runs programs first to
 #: last - 1.
@@ -53,8 +54,9 @@ class GridLaunch:
 
     def run(self, first: int, last: int) -> bool:
         """Run programs ``first`` to ``last`` - 1 on the calling thread; False if one failed."""
-        status = Status(0, 0, self._calls)
-        self.entry(self._arguments, first, last, self._sizes, _own_scratch().address(self._scratch_bytes), status)
+        status, memory = Status(0, 0, self._calls), _take_scratch()
+        self.entry(self._arguments, first, last, self._sizes, memory.address(self._scratch_bytes), status)
+        _local.scratch.append(memory)
         if status[0]:
             self.failures.append((status[1], status[0]))
             return False
@@ -66,13 +68,12 @@ class GridLaunch:
         sizes = ctypes.addressof(self._sizes)
         return SharedGrid(_address(self.entry), arguments, sizes, first, last, piece, 0, together)
 
-    def seat(self, memory: _Scratch, seat: Seat | None = None) -> Seat:
-        """Make a thread's seat ready for this launch; a new one where there is none."""
-        seat = seat or Seat(IDLE)
+    def take(self, seat: Seat, memory: _Scratch, patience: int = 0) -> None:
+        """Make a thread's seat ready for this launch."""
+        seat.patience = patience
         seat.scratch = memory.address(self._scratch_bytes)
         seat.status[0], seat.status[2] = 0, self._calls
         seat.failed_program = NONE_FAILED
-        return seat
 
     def leave(self, seat: Seat) -> None:
         """Note what failed on the seat's thread."""
@@ -88,7 +89,7 @@ class ThreadPool:
     """Helpers beside the launching thread. A helper that wakes too late finds nothing to do."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Taken and given back in single steps, without a lock that an interrupt may leave held.
         self._helpers: list[_Helper] = []
 
     def execute(self, total: int, threads: int, launch: GridLaunch) -> None:
@@ -106,93 +107,122 @@ class ThreadPool:
             launch.run(probe, total)
             return
         piece = max(1, -(-(total - probe) // (threads * PIECES_PER_THREAD)))
-        self._share(launch, launch.shared(probe, total, piece), min(threads, total - probe) - 1, _cores_beside())
+        self._share(launch, launch.shared(probe, total, piece), min(threads, total - probe) - 1, estimate)
 
     def execute_together(self, total: int, launch: GridLaunch) -> None:
         """Run programs 0..total-1, each on a thread of its own, so that they may wait for each other; one that fails
-        stops no other.
+        stops no other, and neither does an interrupt.
 
         Raises LaunchError, before any of them begins, for more than :data:`~..together.MOST_AT_ONCE` and where the
         system gives the process no more threads.
         """
         check_together(total, "the CPU")
         # A thread stays in its program until that ends, so with as many threads as programs each of them begins.
-        self._share(launch, launch.shared(0, total, 1, together=True), total - 1, _cores())
+        self._share(launch, launch.shared(0, total, 1, together=True), total - 1, WORTH_INTERRUPTING_NS)
 
-    def _share(self, launch: GridLaunch, grid: SharedGrid, count: int, cores: set[int]) -> None:
+    def _share(self, launch: GridLaunch, grid: SharedGrid, count: int, estimate: int) -> None:
+        """Run ``grid`` here and on so many helpers. ``estimate``: of its time, in nanoseconds."""
         helpers = self._borrow(count)
         try:
+            own, memory = Seat(), _take_scratch()
+            launch.take(own, memory)
+            seats, states = ((ctypes.c_int64 * count)() for _ in range(2))
+            seats[:] = [ctypes.addressof(helper.seat) for helper in helpers]
+            places = [ctypes.addressof(part) for part in (grid, own, seats, states)]
+            # What is spent on watching is well spent only where a core has nothing else to do.
+            patience = workers().patience if count < usable_cores() and not grid.together else 0
             for helper in helpers:
-                helper.start_on(launch, grid, cores)
-            seat = launch.seat(_own_scratch())
-            workers().work(ctypes.addressof(grid), ctypes.addressof(seat))
-            launch.leave(seat)
+                launch.take(helper.seat, helper.scratch, patience)
+            watches = estimate >= WORTH_INTERRUPTING_NS
+            if grid.together:
+                _start_all(helpers, grid, lambda: workers().lead(*places, count, count, workers().patience, watches))
+            else:
+                cores = cores_beside()
+                for helper in helpers:
+                    helper.wake_if_asleep(cores)
+                workers().lead(*places, 0, count, workers().patience, watches)
+            _local.scratch.append(memory)
+            for seat in (own, *(helper.seat for helper in helpers)):
+                launch.leave(seat)
         finally:
-            _finish(helpers, launch, grid)
-            with self._lock:
-                self._helpers += helpers
+            self._helpers.extend(helpers)
 
     def _borrow(self, count: int) -> list[_Helper]:
-        with self._lock:
-            # The last to come back come first: they may be watching still.
-            taken = [self._helpers.pop() for _ in range(min(count, len(self._helpers)))]
+        taken: list[_Helper] = []
         try:
             while len(taken) < count:
-                taken.append(_Helper())
-        except RuntimeError as error:  # what Python raises where the system has no more
-            with self._lock:
-                self._helpers += taken
-            raise too_few_threads(count + 1, len(taken) + 1) from error
+                try:
+                    taken.append(self._helpers.pop())  # the last to come back first: it may be watching still
+                except IndexError:
+                    taken.append(_Helper())
+        except BaseException as error:
+            self._helpers.extend(taken)
+            if isinstance(error, RuntimeError):  # what Python raises where the system has no more
+                raise too_few_threads(count + 1, len(taken) + 1) from error
+            raise
         return taken
 
 
-def _finish(helpers: list[_Helper], launch: GridLaunch, grid: SharedGrid) -> None:
-    """Wait until no helper is at the grid, whatever happens meanwhile: they read what belongs to the caller."""
-    interrupt: BaseException | None = None
-    waiting = list(helpers)
-    while waiting:
-        try:
-            if waiting[-1].finish(grid):
-                launch.leave(waiting.pop().seat)
-            else:
-                time.sleep(LOOK_AGAIN)
-        except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt, raised below
-            grid.stopped, interrupt = 1, error
-    if interrupt is not None:
-        raise interrupt
+def _start_all(helpers: list[_Helper], grid: SharedGrid, lead: Callable[[], None]) -> None:
+    """Post ``grid`` to all helpers, wake them and ``lead``. Programs that have begun wait for the others, so what a
+    signal's handler raises meanwhile is raised when all have."""
+    address, begun = ctypes.addressof(grid), 0
+    try:
+        for helper in helpers:
+            helper.seat.state = address
+            begun += 1
+            helper.wake()
+        lead()
+    except BaseException:
+        if grid.next < grid.last:
+            for number, helper in enumerate(helpers):
+                if number >= begun:
+                    helper.seat.state = address
+                helper.wake()
+            lead()
+        raise
 
 
 class _Helper:
     def __init__(self) -> None:
         self.seat = Seat(ASLEEP)
-        self._scratch = _Scratch()
-        self._wake = threading.Semaphore(0)
-        self._cores: set[int] = set()
+        self.scratch = _Scratch()
+        #: Held while there is nothing to wake for. A lock is let go in one step of the interpreter, which no signal's
+        #: handler gets into, as it does into a semaphore.
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        #: Where it may run again once it has woken.
+        self._cores: set[int] | None = None
         workers()  # compiled before any thread needs them
         self._thread = threading.Thread(target=self._loop, daemon=True, name="deuteron-cpu")
         self._thread.start()
 
-    def start_on(self, launch: GridLaunch, grid: SharedGrid, cores: set[int]) -> None:
-        """Post the grid. A helper that sleeps wakes on one of ``cores``, where there are any."""
-        launch.seat(self._scratch, self.seat)
-        if workers().post(ctypes.addressof(self.seat), ctypes.addressof(grid)) != ASLEEP:
+    def wake_if_asleep(self, cores: Cores | None) -> None:
+        """On one of the ``cores`` beside this one: systems like to put a thread that wakes beside the one that woke it,
+        also where that one works on and other cores have nothing to do. A helper that has just gone to sleep is not
+        seen; the others do its part."""
+        if self.seat.state != ASLEEP:
             return
-        if cores and cores != self._cores and self._thread.native_id is not None:
+        if cores is not None and self._thread.native_id is not None:
+            self._cores = cores.all
             with suppress(OSError):  # cores that the system has taken away meanwhile
-                os.sched_setaffinity(self._thread.native_id, cores)
-            self._cores = cores
-        self._wake.release()
+                os.sched_setaffinity(self._thread.native_id, cores.beside)
+        self.wake()
 
-    def finish(self, grid: SharedGrid) -> bool:
-        """Withdraw the grid if the helper has not begun it; False if it is still at it after a while."""
-        found = workers()
-        return bool(found.finish(ctypes.addressof(self.seat), ctypes.addressof(grid), found.patience))
+    def wake(self) -> None:
+        """Whether it sleeps or is about to; one that finds nothing then sleeps again."""
+        with suppress(RuntimeError):  # it is waking already
+            self._wake.release()
 
     def _loop(self) -> None:
-        found, seat = workers(), ctypes.addressof(self.seat)
+        serve, seat = workers().serve, ctypes.addressof(self.seat)
         while True:
             self._wake.acquire()
-            found.serve(seat, found.patience)
+            cores, self._cores = self._cores, None
+            if cores is not None:  # it runs where it should: no reason to stay there for ever
+                with suppress(OSError):
+                    os.sched_setaffinity(0, cores)
+            serve(seat)
 
 
 class _Scratch:
@@ -210,34 +240,19 @@ class _Scratch:
         return self._address
 
 
-_local = threading.local()
+class _Own(threading.local):
+    """Scratch areas of a thread that launches: more than one where what a kernel prints launches another."""
+
+    def __init__(self) -> None:
+        self.scratch: list[_Scratch] = []
 
 
-def _own_scratch() -> _Scratch:
-    """That of the calling thread."""
-    held: _Scratch | None = getattr(_local, "scratch", None)
-    if held is None:
-        held = _local.scratch = _Scratch()
-    return held
+_local = _Own()
 
 
-def _cores() -> set[int]:
-    """Where the calling thread may run; empty where the system does not say."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-
-
-def _cores_beside() -> set[int]:
-    """Those but for the one where it runs: systems like to put a thread that wakes beside the one that woke it, also
-    where that one works on and other cores have nothing to do. Empty where the system does not say."""
-    where = _core_asked()
-    return _cores() - {where()} if where is not None else set()
-
-
-@cache
-def _core_asked() -> Callable[[], int] | None:
-    """The C library's function that says on which core a thread runs."""
-    library = ctypes.CDLL(None) if os.name == "posix" else None
-    return getattr(library, "sched_getcpu", None)
+def _take_scratch() -> _Scratch:
+    """One of the calling thread, to be appended again."""
+    return _local.scratch.pop() if _local.scratch else _Scratch()
 
 
 @cache

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -137,40 +138,81 @@ def test_launches_behind_each_other(pause, monkeypatch):
             time.sleep(pause * (number % 3))
 
 
-def test_a_seat():
-    """Its states as they follow each other."""
+def led(grid: SharedGrid, seats: list[Seat], watches: bool = False) -> None:
+    """Lead a grid by the seats of helpers."""
+    count, own = len(seats), Seat()
+    places, states = ((ctypes.c_int64 * count)() for _ in range(2))
+    places[:] = [ctypes.addressof(seat) for seat in seats]
+    workers().lead(*map(ctypes.addressof, (grid, own, places, states)), 0, count, 3, watches)
+
+
+def test_seats_whose_helpers_do_not_come_are_as_before():
     run: list[tuple[int, int]] = []
-    entry = ENTRY(lambda arguments, first, last, sizes, scratch, status: run.append((first, last)))
-    launch, code = GridLaunch(entry), workers()
-    grid, seat = launch.shared(0, 10, 4), launch.seat(pool_module._Scratch(), Seat(ASLEEP))
-    at, posted = ctypes.addressof(seat), ctypes.addressof(grid)
-    assert code.post(at, posted) == ASLEEP
-    code.serve(at, 3)
+    launch = GridLaunch(ENTRY(lambda arguments, first, last, sizes, scratch, status: run.append((first, last))))
+    seats = [Seat(ASLEEP), Seat(IDLE)]
+    led(launch.shared(0, 10, 4), seats)
     assert run == [(0, 4), (4, 8), (8, 10)]
+    assert [seat.state for seat in seats] == [ASLEEP, IDLE]
+
+
+@pytest.mark.parametrize("state", [IDLE, ASLEEP])
+def test_a_helper_that_finds_nothing_sleeps(state):
+    """Also one that was woken for a grid that others have done."""
+    seat = Seat(state, 3)
+    workers().serve(ctypes.addressof(seat))
     assert seat.state == ASLEEP
-    assert code.finish(at, posted, 3)
-    seat.state = IDLE
-    assert code.post(at, posted) == IDLE
-    assert code.finish(at, posted, 3)  # withdrawn, as no helper has begun it
-    assert seat.state == IDLE
-    seat.state = BUSY
-    assert not code.finish(at, posted, 3)
+
+
+def test_a_helper_runs_what_is_posted():
+    run: list[int] = []
+    launch = GridLaunch(ENTRY(lambda arguments, first, last, sizes, scratch, status: run.extend(range(first, last))))
+    grid, seat = launch.shared(0, 10, 4), Seat()
+    launch.take(seat, pool_module._Scratch(), 3)
+    seat.state = ctypes.addressof(grid)
+    workers().serve(ctypes.addressof(seat))
+    assert run == list(range(10))
+    assert seat.state == ASLEEP
+
+
+def test_a_leader_waits_for_a_busy_seat():
+    """Of a helper that took the grid as soon as it was posted."""
+    seat, began = Seat(), time.monotonic()
+
+    def entry(arguments: int, first: int, last: int, sizes: int, scratch: int, status: int) -> None:
+        seat.state = BUSY
+        threading.Timer(0.1, lambda: setattr(seat, "state", IDLE)).start()
+
+    led(GridLaunch(ENTRY(entry)).shared(0, 1, 1), [seat])
+    assert seat.state == IDLE and time.monotonic() - began >= 0.1
 
 
 def test_two_seats_share_no_cache_line():
     assert ctypes.sizeof(Seat) >= Seat._padding.offset + 64
-    assert SharedGrid.together.offset + 8 == ctypes.sizeof(SharedGrid)
 
 
 def test_helpers_watch_about_as_long_as_is_said():
-    code, seat = workers(), Seat(IDLE)
     spent = []
     for _ in range(5):
-        seat.state, begin = IDLE, time.perf_counter_ns()
-        code.serve(ctypes.addressof(seat), code.patience)
+        seat, begin = Seat(IDLE, workers().patience), time.perf_counter_ns()
+        workers().serve(ctypes.addressof(seat))
         spent.append(time.perf_counter_ns() - begin)
-        assert seat.state == ASLEEP
     assert min(spent) < 20 * workers_module.WATCHED_NS
+
+
+def test_what_a_kernel_prints_may_launch_another():
+    """Each has a scratch area of its own."""
+    inner = Recorder()
+    inner._scratch_bytes = 1 << 16
+
+    def entry(arguments: int, first: int, last: int, sizes: int, scratch: int, status: int) -> None:
+        ctypes.memset(scratch, 7, 1000)
+        inner.run(0, 1)
+        assert ctypes.string_at(scratch, 1000) == bytes([7]) * 1000
+        ended.append(scratch)
+
+    ended: list[int] = []
+    GridLaunch(ENTRY(entry), scratch_bytes=1000).run(0, 1)
+    assert len(ended) == 1 and ended[0] not in inner.scratch
 
 
 PROGRAM = """
@@ -198,24 +240,113 @@ def test_a_process_ends_while_helpers_watch(tmp_path):
         assert (done.returncode, done.stdout) == (0, "2048\n"), done.stderr
 
 
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that interrupt")
-def test_an_interrupt_waits_for_helpers():
-    """They read what belongs to the launch that is interrupted."""
+class Stopped(Exception):
+    """What the handler of an alarm raises."""
 
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
 
-    recorder, before = Recorder(seconds=1e-3, slow=0.2), signal.signal(signal.SIGALRM, interrupt)
+@pytest.fixture
+def alarms() -> Iterator[Callable[[float], None]]:
+    """Raise Stopped in the main thread after so many seconds."""
+
+    def stop(number: int, frame: object) -> None:
+        raise Stopped
+
+    if not hasattr(signal, "setitimer"):
+        pytest.skip("needs timers that interrupt")
+    before = signal.signal(signal.SIGALRM, stop)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(KeyboardInterrupt):
-            ThreadPool().execute(40, 3, recorder)
-        ran = len(recorder.ran)
-        time.sleep(0.3)
-        assert len(recorder.ran) == ran
+        yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@deuteron.jit
+def slow(x, turns):
+    """Some milliseconds, and 1 at the end."""
+    value = tl.load(x + tl.program_id(0))
+    for _ in range(turns):
+        value = tl.exp2(value * -0.5)
+    tl.store(x + tl.program_id(0), tl.where(value > 0, 1.0, 2.0))
+
+
+def turns_in(seconds: float) -> int:
+    """How many turns a program has that takes so long."""
+    slow[(1,)](np.zeros(1, np.float32), 100_000)  # compiles
+    begin = time.perf_counter()
+    slow[(1,)](np.zeros(1, np.float32), 100_000)
+    return int(100_000 * seconds / (time.perf_counter() - begin)) // 16 * 16
+
+
+def test_an_interrupt_ends_a_grid_when_its_helpers_have_left_it(alarms):
+    """They read what belongs to the launch that is interrupted."""
+    x, turns = np.zeros(1000, np.float32), turns_in(4e-3)
+    alarms(0.2)
+    with knobs.cpu_threads.scope(3), pytest.raises(Stopped):
+        slow[(len(x),)](x, turns)
+    ran = int((x == 1).sum())
+    assert 0 < ran < 700
+    time.sleep(0.3)
+    assert int((x == 1).sum()) == ran
+
+
+def test_an_interrupt_waits_for_programs_that_run_together(alarms):
+    x, turns = np.zeros(4, np.float32), turns_in(0.3)
+    alarms(0.1)
+    with pytest.raises(Stopped):
+        slow[(len(x),)](x, turns, launch_cooperative_grid=True)
+    assert (x == 1).all()
+
+
+@deuteron.jit
+def meet(arrived, n):
+    tl.atomic_add(arrived, 1)
+    while tl.atomic_add(arrived, 0) < n:
+        pass
+
+
+def test_programs_that_wait_for_each_other_all_begin_though_interrupted(monkeypatch):
+    wake, woken = pool_module._Helper.wake, []
+
+    def interrupted(helper: pool_module._Helper) -> None:
+        woken.append(helper)
+        if len(woken) == 2:
+            raise Stopped
+        wake(helper)
+
+    monkeypatch.setattr(pool_module._Helper, "wake", interrupted)
+    arrived = np.zeros(1, np.int32)
+    with pytest.raises(Stopped):
+        meet[(4,)](arrived, 4, launch_cooperative_grid=True)
+    assert arrived[0] == 4
+
+
+def test_interrupts_anywhere_leave_a_pool_that_works(alarms, monkeypatch):
+    """Before, while and after helpers are woken, grids are posted and done."""
+    monkeypatch.setattr(pool_module, "WORTH_WAKING_NS", 0)
+    pool, before, stopped = ThreadPool(), threading.active_count(), 0
+    entry = ENTRY(ctypes.cast(ctypes.CDLL(None).getpid, ctypes.c_void_p).value or 0)  # machine code that does nothing
+    for turn in range(400):
+        together = turn % 2
+        try:
+            alarms(1e-6 + turn % 100 * 4e-6)
+            if together:
+                pool.execute_together(3, GridLaunch(entry))
+            else:
+                pool.execute(64, 3, GridLaunch(entry))
+            alarms(0)
+        except Stopped:
+            stopped += 1
+        if turn % 40 == 0:
+            recorder = Recorder()
+            pool.execute_together(4, recorder)
+            assert sorted(recorder.ran) == list(range(4))
+    assert stopped > 20
+    recorder = Recorder(seconds=1e-3)
+    pool.execute(100, 3, recorder)
+    assert sorted(recorder.ran) == list(range(100))
+    assert len(recorder.threads) > 1
+    assert threading.active_count() <= before + 12
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows lacks")
