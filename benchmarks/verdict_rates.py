@@ -24,6 +24,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -90,6 +91,9 @@ class Machine:
         return MachineTimer(self)
 
     def flush_l2(self) -> None: ...
+
+    def held_back(self, rest_ns: float = 0.0) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def synchronize(self) -> None: ...
 

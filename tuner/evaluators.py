@@ -47,7 +47,7 @@ def local_evaluators(device: str, seconds: float | None = None) -> Iterator[Eval
                 processes=processes,
                 ahead=has_room(problem, properties),
                 patience=patience_for(seconds),
-                larger=FirstLarger(problem, properties),
+                larger=FirstLarger(problem, properties, device.target),
             )
 
         yield make

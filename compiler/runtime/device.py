@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
+
+_REST, _LONG_NS = 0.5, 4_000_000
+
+
+def rest_before(launch_ns: float) -> float:
+    """Nanoseconds that a GPU rests before a launch that takes so long is timed: half as long. Launches of 4 ms and more
+    meet its power limit by themselves.
+
+    Without rests products keep an H200 at that limit, and its clock wanders: quartiles of 4096 x 14336 x 4096 are 6 %
+    apart, with them 0.6 %, and of two tiles, one of which is 0.9 % slower at the full clock, nothing tells which
+    (benchmarks/results/2026-11-29-h200-rests/rests.txt).
+    """
+    return _REST * launch_ns if launch_ns < _LONG_NS else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +150,11 @@ class Device(ABC):
     @abstractmethod
     def flush_l2(self) -> None:
         """Evict what kernels left in the last-level cache, so that the next launch reads memory."""
+
+    def held_back(self, rest_ns: float = 0.0) -> AbstractContextManager[None]:
+        """A context: what is launched in it begins together, once all of it is in the device's queue and the device has
+        done nothing for ``rest_ns``. Where launches are no queue, they begin at once."""
+        return nullcontext()
 
     def repeated(self, launch: Callable[[], None], times: int) -> Callable[[], None] | None:
         """A function that starts ``launch`` so many times in a row without the host; None on devices that do not."""

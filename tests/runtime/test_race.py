@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,7 @@ class VirtualDevice(Device):
     def __init__(self) -> None:
         self.wall_ns = self.kernels_ns = 0
         self.launches = self.flushes = self.waits = self.timers = 0
+        self.held, self.rests = False, list[float]()
 
     def kernel(self, ns: Callable[[], float]) -> Callable[[], None]:
         """A launch whose duration is decided each time."""
@@ -76,6 +79,14 @@ class VirtualDevice(Device):
     def flush_l2(self) -> None:
         self.flushes += 1
         self.wall_ns += FLUSH_NS
+
+    @contextmanager
+    def held_back(self, rest_ns: float = 0.0) -> Iterator[None]:
+        self.rests.append(rest_ns)
+        self.wall_ns += round(rest_ns)
+        self.held = True
+        yield
+        self.held = False
 
     def timer(self) -> VirtualTimer:
         self.timers += 1
@@ -133,11 +144,29 @@ def test_races_keep_to_the_budget(device: VirtualDevice, ns: float, count: int, 
     outcome, spent = spent_ms(device, launches, before=reset)
     assert spent <= (25 + count * 100) * 1.01  # a hundredth: rounds are counted by what those before them took
     assert len(outcome.finalists) == count
-    each = ns / 1e6 + (FLUSH_NS + LAUNCH_NS + reset_ns) / 1e6
+    each = (1.5 if ns < 4e6 else 1.0) * ns / 1e6 + (FLUSH_NS + LAUNCH_NS + reset_ns) / 1e6
     most = min(100 / each, 2_000)
     assert all(0.6 * most - 2 <= len(times) <= 1.3 * most for times in outcome.times)  # the budget is used
     assert device.flushes == device.launches - count + 1
     assert device.waits <= 20 + device.launches / 900
+
+
+def test_the_device_rests_before_all_that_is_timed_and_holds_launches_back(device: VirtualDevice) -> None:
+    """For half of what the launch takes, as soon as that is known: after the round that warms up."""
+    held: list[bool] = []
+
+    def noted(ns: float) -> Callable[[], None]:
+        launch = device.kernel(lambda: ns)
+
+        def call() -> None:
+            held.append(device.held)
+            launch()
+
+        return call
+
+    race([noted(200_000.0), noted(300_000.0)], device, warmup_ms=0, rep_ms=50)
+    assert device.rests[:2] == [0, 0] and device.rests[2:] == [100_000, 150_000] * (len(device.rests) // 2 - 1)
+    assert all(held) and len(held) == len(device.rests) > 20
 
 
 def test_each_is_timed_three_times_however_long_it_takes(device: VirtualDevice) -> None:
@@ -163,9 +192,8 @@ def test_those_clearly_behind_leave_early(device: VirtualDevice) -> None:
 
 def test_who_has_used_up_the_time_stays_a_candidate(device: VirtualDevice) -> None:
     # All swing so widely that nobody is behind with confidence, but the slower ones need more time a round.
-    swings = [iter(range(10**9)) for _ in range(3)]
-    means = [5e6, 5.8e6, 6.6e6]
-    launches = [device.kernel(lambda s=s, m=m: m * (0.5 + next(s) % 2)) for s, m in zip(swings, means, strict=True)]
+    swings, means = [itertools.cycle((0.4, 1.0, 1.6)) for _ in range(3)], [5e6, 5.8e6, 6.6e6]
+    launches = [device.kernel(lambda s=s, m=m: m * next(s)) for s, m in zip(swings, means, strict=True)]
     outcome, _ = spent_ms(device, launches)
     rounds = [len(t) for t in outcome.times]
     assert rounds[0] >= rounds[1] > rounds[2] >= 8  # the last one alone has nobody to be compared with

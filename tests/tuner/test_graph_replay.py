@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -63,6 +64,9 @@ class Device:
         return round((self.ended - self.began) / 500) * 500
 
     def flush_l2(self) -> None: ...
+
+    def held_back(self, rest_ns: float = 0.0) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def synchronize(self) -> None: ...
 

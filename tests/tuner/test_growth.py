@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from deuteron.compiler.runtime.device import DeviceProperties
+from deuteron.compiler.runtime.device import Device, DeviceProperties
 from deuteron.compiler.runtime.devices import get_device
 from deuteron.tuner import Problem, builtin_workload, resolve_workload
 from deuteron.tuner.evaluate import growth
@@ -214,10 +214,37 @@ def test_what_is_tried_first_is_known_before(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(growth._Growing, "_wrong_at", right)
     assert growth.extend(problem, device, config, seed=3).together
-    first = [*growth.FirstLarger(problem, device.properties)(config)]
+    variants = [*growth.FirstLarger(problem, device.properties, "cuda:90a")(config)]
+    assert all((v.config, v.target, v.processors) == (config, "cuda:90a", device.properties.sm_count) for v in variants)
+    first = [variant.problem for variant in variants]
     assert [larger.dims for larger in first] == tried
     assert [larger.dims[dim] for dim, larger in zip("MNK", first, strict=False)] == [511, 511, 511]
     assert [*first[3].dims.values()] == [511, 511, 511] and len(first) == 4
+
+
+def test_what_the_cpu_will_run_is_known_before_too(described, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    """Without a reference: with the configurations that it is compared with, and no schedule, which is a GPU's."""
+    problem = Problem(described(ROWS), {"M": 10, "N": 250}, "f32")
+    config = {"ROWS": 2, "BLOCK": 4096, "num_warps": 8}
+    ran: list[tuple[dict[str, int], Configuration]] = []
+    run_once = growth.run_once
+
+    def noted(larger: Problem, device: Device, other: Configuration, seed: int, turn: int = 0) -> growth.Ran:
+        assert device is get_device("cpu")
+        ran.append((dict(larger.dims), other))
+        return run_once(larger, device, other, seed, turn)
+
+    monkeypatch.setattr(growth, "run_once", noted)
+    extended = growth.extend(problem, get_device("cpu"), config, seed=3)
+    gpu = DeviceProperties("a GPU", "cuda", sm_count=132, compute_capability=(9, 0), shared_bytes_per_block=232448)
+    variants = [*growth.FirstLarger(problem, gpu, "cuda:90a")(config)]
+    assert [(dict(v.problem.dims), v.config) for v in variants] == ran and set(extended.sizes) == {"M", "N"}
+    assert {(v.target, v.processors) for v in variants} == {("cpu", get_device("cpu").properties.sm_count)}
+    assert [v.config for v in variants[:3]] == [
+        {"ROWS": 2, "BLOCK": 4096},
+        {"ROWS": 16, "BLOCK": 4096},
+        {"ROWS": 2, "BLOCK": 32768},
+    ]
 
 
 def test_sizes_are_cut_no_further_than_constraints_allow() -> None:
@@ -226,7 +253,7 @@ def test_sizes_are_cut_no_further_than_constraints_allow() -> None:
     problem = Problem(builtin_workload("matmul"), {"M": 4096, "N": 4096, "K": 4096}, "bf16")
     schedule = {"num_warps": 8, "num_stages": 4, "persistent": True}
     config = {"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "GROUP_M": 8, **schedule}
-    larger_m, larger_n = growth.FirstLarger(problem, gpu)(config)
+    larger_m, larger_n = (variant.problem for variant in growth.FirstLarger(problem, gpu, "cuda:90a")(config))
     assert larger_m.dims["M"] == 4 * 4096 - 1 and larger_n.dims["N"] == 4 * 4096 - 1
     for larger in (larger_m, larger_n):
         assert larger.full_space(gpu).contains(config)

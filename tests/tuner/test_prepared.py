@@ -14,6 +14,7 @@ from stand_in_processes import evaluator_of, until
 from deuteron.tuner.codec import JsonObject
 from deuteron.tuner.evaluate.compile_pool import CompilePool
 from deuteron.tuner.evaluate.evaluator import LocalEvaluator
+from deuteron.tuner.evaluate.growth import LargerVariant
 from deuteron.tuner.evaluate.processes import Processes
 from deuteron.tuner.space import Configuration
 from deuteron.tuner.workloads import Problem, builtin_workload
@@ -111,11 +112,12 @@ def test_larger_problems_are_compiled_for_while_others_are_timed(
 
     monkeypatch.setattr(CompilePool, "fill_cache", noted)
     spec, deeds = builtin_workload("vector_add"), ("ok", "slow")
-    larger = [Problem(spec, {"n": n}, "f32") for n in (511, 1023)]
     problem = Problem(spec, {"n": 64}, "f32")
-    made = LocalEvaluator(
-        problem, "cpu", "cpu", kind, {}, 0, timeout=5.0, processes=processes, larger=lambda config: larger
-    )
+
+    def larger(config: Configuration) -> list[LargerVariant]:
+        return [LargerVariant(Problem(spec, {"n": n}, "f32"), config, "cpu", 4) for n in (511, 1023)]
+
+    made = LocalEvaluator(problem, "cpu", "cpu", kind, {}, 0, timeout=5.0, processes=processes, larger=larger)
     try:
         default, challenger = ({"deed": deed} for deed in deeds)
         assert made.race([default, challenger], rounds=1, seconds=1.0, seed=2, fresh=False).status == "ok"

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from ml_dtypes import bfloat16
 from msgspec import structs
 
 from deuteron.compiler import DeviceProperties
@@ -19,7 +20,7 @@ from deuteron.tuner.evaluate.cut import INTERPRETED_ELEMENTS, cut_problem, small
 from deuteron.tuner.workloads import Tensor, workload_from_json
 from deuteron.tuner.workloads.inputs import BLOCK, draw, make_tensors
 from deuteron.tuner.workloads.references import REFERENCES, find_reference
-from deuteron.tuner.workloads.tolerance import Expected, compare_all
+from deuteron.tuner.workloads.tolerance import Expected, Tolerance, compare_all
 
 CPU = DeviceProperties("some CPU", "cpu", sm_count=2)
 H200 = DeviceProperties("NVIDIA H200", "cuda", sm_count=132, shared_bytes_per_block=232448)
@@ -55,6 +56,28 @@ def test_kernel_agrees_with_reference_under_the_interpreter(name: str, dtype: st
     ]
     comparison = compare_all(interpret(problem, config, tensors), wanted)
     assert comparison.ok, comparison.message
+
+
+def test_what_is_expected_of_the_kernel_itself_is_rounded_too() -> None:
+    """Sums of products that are rounded to bf16 on the way, as attention's are, at two scales: of a million of them all
+    are within twice the tolerance of each other, and not all within once."""
+    rng = np.random.default_rng(7)
+    own = structs.replace(builtin_workload("vector_add"), reference="interpreter")
+    referred = Problem(builtin_workload("vector_add"), {"n": 1}, "bf16")
+    once, twice = (problem.tolerance_of(own.tensors[-1]) for problem in (referred, Problem(own, {"n": 1}, "bf16")))
+    assert (twice.atol, twice.rtol) == (2 * once.atol, 2 * once.rtol)
+    worst = []
+    for _ in range(16):
+        p, v = rng.random((2048, 64)), rng.standard_normal((64, 32)).astype(bfloat16).astype(np.float64)
+        results = []
+        for peak in (1.0, 1.37):  # what scores are scaled by before they are rounded, as a block's largest one is
+            rounded = (p * peak).astype(bfloat16).astype(np.float64)
+            results.append(((rounded @ v) / peak).astype(bfloat16))
+        worst.append(max(Expected("y", results[0], once).compare(results[1]).worst, 0.0))
+        assert Expected("y", results[0], twice).compare(results[1]).ok
+    assert max(worst) > 1
+    given = structs.replace(own, tolerance=Tolerance(0.25, 0.5))
+    assert Problem(given, {"n": 1}, "bf16").tolerance_of(own.tensors[-1]) == Tolerance(0.25, 0.5)
 
 
 def test_references_on_values_computed_by_hand() -> None:

@@ -6,11 +6,11 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from ..codec import Scalar
+from ..codec import JsonObject, Scalar
 from ..space import Configuration
 from ..workloads import Problem
 from .finals import FinalProcesses
@@ -19,8 +19,12 @@ from .measuring import PREPARE_SECONDS
 from .messages import Compiled, Extend, Extended, Prepare, Race, Raced, Screen, Screened
 from .processes import Processes
 
-#: For larger problems so many variants are compiled ahead: of a final of three all, where a problem has three dims.
-MOST_LARGER = 12
+if TYPE_CHECKING:
+    from .growth import LargerVariant
+
+#: For larger problems so many variants are compiled ahead: of a final of three all, at three shapes each, even where
+#: two of a configuration's numbers are made larger besides.
+MOST_LARGER = 27
 
 
 class Evaluator(Protocol):
@@ -106,8 +110,8 @@ class LocalEvaluator:
 
     ``processors``: SMs or cores of the device; ``processes``: those of a job, which other problems had before; without
     them there are some for this problem alone. ``ahead``: whether memory has room for processes that prepare before
-    they are needed. ``patience``: seconds that preparing may take. ``larger``: the problems that extending a
-    configuration begins with, for which it is compiled while others are timed.
+    they are needed. ``patience``: seconds that preparing may take. ``larger``: what extending a configuration begins
+    with, which is compiled while others are timed.
     """
 
     def __init__(
@@ -124,7 +128,7 @@ class LocalEvaluator:
         processes: Processes | None = None,
         ahead: bool = True,
         patience: float = PREPARE_SECONDS,
-        larger: Callable[[Configuration], Iterable[Problem]] = lambda config: (),
+        larger: Callable[[Configuration], Iterable[LargerVariant]] = lambda config: (),
     ) -> None:
         self.exclusive = kind == "cpu"
         self._processes, self._shared = processes or Processes(), processes is not None
@@ -227,12 +231,14 @@ class LocalEvaluator:
         default, now that nothing else waits for the pool. On a CPU that would disturb what is timed."""
         if self.exclusive:
             return
-        wanted = (
-            (replace(self._base, dims=problem.dims).to_json(), config)
-            for config in (*configs[1:], *configs[:1])
-            for problem in self._larger(config)
-        )
-        self._pool.fill_cache([*itertools.islice(wanted, MOST_LARGER)])
+        variants = (variant for config in (*configs[1:], *configs[:1]) for variant in self._larger(config))
+        wanted = [(self._prepare_for(variant), variant.config) for variant in itertools.islice(variants, MOST_LARGER)]
+        self._pool.fill_cache(wanted)
+
+    def _prepare_for(self, variant: LargerVariant) -> JsonObject:
+        """What tells a process that compiles of the variant's problem."""
+        dims, target, processors = variant.problem.dims, variant.target, variant.processors
+        return replace(self._base, dims=dims, target=target, processors=processors).to_json()
 
     def close(self) -> None:
         """Leave the processes to the next problem, or end them where they are of this one alone."""

@@ -65,18 +65,37 @@ def extend(problem: Problem, device: Device, config: Configuration, seed: int) -
 
 
 @dataclass(frozen=True)
+class LargerVariant:
+    """What :func:`extend` compiles: a configuration at a larger shape. ``processors``: SMs or cores that launches of
+    it will run on, where known."""
+
+    problem: Problem
+    config: Configuration
+    target: str
+    processors: int | None
+
+
+@dataclass(frozen=True)
 class FirstLarger:
-    """The shapes at which :func:`extend` begins with a configuration of ``problem`` on a device."""
+    """What :func:`extend` begins with for a configuration of ``problem`` on a device."""
 
     problem: Problem
     properties: DeviceProperties
+    target: str
 
-    def __call__(self, config: Configuration) -> Iterator[Problem]:
-        """Larger in each dimension and in all, as far as ``config`` runs there: sizes that are no multiples, which are
-        code of their own. None where the CPU tries them."""
-        if self.problem.spec.reference == INTERPRETER:
-            return
+    def __call__(self, config: Configuration) -> Iterator[LargerVariant]:
+        """At shapes larger in each dimension and in all, as far as ``config`` runs there: sizes that are no multiples,
+        which are code of their own. On the CPU, where that tries them, with those that it is compared with."""
         shapes = _LargerShapes(self.problem, self._rules, config)
+        for larger in self._shapes(shapes):
+            if self.problem.spec.reference == INTERPRETER:
+                cpu = get_device("cpu")
+                for other in (shapes.unscheduled, *shapes.with_larger_numbers()):
+                    yield LargerVariant(larger, other, cpu.target, cpu.properties.sm_count)
+            else:
+                yield LargerVariant(larger, config, self.target, self.properties.sm_count)
+
+    def _shapes(self, shapes: _LargerShapes) -> Iterator[Problem]:
         first: list[str] = []
         for dim in self.problem.dims:
             for larger in itertools.islice(shapes.of([dim]), 1):
@@ -107,6 +126,17 @@ class _LargerShapes:
         """What the configuration gives the kernel besides its schedule, which changes no result: whole numbers, and
         truth values."""
         return {n: v for n, v in self.config.items() if n not in SCHEDULE_OPTIONS and isinstance(v, int)}
+
+    @cached_property
+    def unscheduled(self) -> Configuration:
+        """The configuration without its schedule, which is one of a GPU."""
+        return {name: value for name, value in self.config.items() if name not in SCHEDULE_OPTIONS}
+
+    def with_larger_numbers(self) -> Iterator[Configuration]:
+        """That, with one number after the other larger, or the other truth value."""
+        for name, value in self.numbers.items():
+            larger = not value if isinstance(value, bool) else FACTORS[0] * value
+            yield {**self.unscheduled, name: larger}
 
     def must_be_tried_together(self, dims: Sequence[str]) -> bool:
         """Whether one block could cover several of ``dims``, each of which may be larger alone."""
@@ -186,11 +216,6 @@ class _Growing:
             return False
         return not self.shapes.must_be_tried_together(dims) or self.largest(dims)[0] is not None
 
-    @cached_property
-    def _unscheduled(self) -> Configuration:
-        """The configuration without its schedule, which is one of a GPU."""
-        return {name: value for name, value in self.config.items() if name not in SCHEDULE_OPTIONS}
-
     @property
     def _interpreted(self) -> bool:
         return self.problem.spec.reference == INTERPRETER
@@ -217,7 +242,7 @@ class _Growing:
 
     def _result(self, larger: Problem, turn: int = 0) -> Ran:
         if self._interpreted:
-            return run_once(larger, get_device("cpu"), self._unscheduled, self.seed, turn)
+            return run_once(larger, get_device("cpu"), self.shapes.unscheduled, self.seed, turn)
         return run_once(larger, self.device, self.config, self.seed, turn)
 
     def _leaves_out(self, larger: Problem, got: Ran) -> bool:
@@ -235,8 +260,8 @@ class _Growing:
             inputs = {t.name: got.widened(t.name) for t in spec.tensors if t.role != "output"}
             yield find_reference(spec.reference)(inputs, larger.scalars)
             return
-        for name, value in self.shapes.numbers.items():
-            other = {**self._unscheduled, name: not value if isinstance(value, bool) else FACTORS[0] * value}
+        others = zip(self.shapes.numbers.values(), self.shapes.with_larger_numbers(), strict=True)
+        for value, other in others:
             found = run_once(larger, get_device("cpu"), other, self.seed).values
             if isinstance(value, bool) and any(map(count_nan, found.values())):
                 continue  # what nothing is masked with, say, is wrong here; what it stands beside need not be

@@ -25,7 +25,8 @@ class TimingProtocol(Document, frozen=True):
     """How a time was taken; times of two protocols are not compared.
 
     ``clock``: events on the device, or the host's clock around launches. ``cold``: the last-level cache was flushed
-    before each launch. ``procedure``: alone, a "first look", or in "rounds" among others.
+    before each launch. ``procedure``: alone, a "first look", or in "rounds" among others. ``rested``: before each
+    launch the device did nothing for a while, so that its power limit lowered no clock.
     """
 
     noun: ClassVar[str] = "timing protocol"
@@ -33,11 +34,13 @@ class TimingProtocol(Document, frozen=True):
     clock: Literal["device", "host"]
     cold: bool
     procedure: Literal["first look", "rounds"]
+    rested: bool = False
 
     @property
     def text(self) -> str:
-        """In words: ``device clock, cold cache, first look``."""
-        return f"{self.clock} clock, {'cold' if self.cold else 'warm'} cache, {self.procedure}"
+        """In words: ``device clock, cold cache, rested, first look``."""
+        cache, rested = "cold cache" if self.cold else "warm cache", ["rested"] if self.rested else []
+        return ", ".join([f"{self.clock} clock", cache, *rested, self.procedure])
 
 
 class CodeFacts(Document, frozen=True):

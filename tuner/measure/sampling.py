@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
+
+from deuteron.compiler.runtime.device import rest_before
 
 from .measurement import TimingProtocol
 from .statistics import MIN_PAIRS, Interval, is_precise, median_interval
@@ -29,6 +32,10 @@ class TimedDevice(Protocol):
     def timer(self) -> LaunchTimer: ...
 
     def flush_l2(self) -> None: ...
+
+    def held_back(self, rest_ns: float = 0.0) -> AbstractContextManager[None]:
+        """A context: what is launched in it begins together, once all of it is enqueued and ``rest_ns`` have passed."""
+        ...
 
     def synchronize(self) -> None: ...
 
@@ -64,8 +71,8 @@ class Stopwatch:
     """How one device is timed. ``cold``: the last-level cache is flushed before each launch, and each launch is timed
     alone; otherwise a sample is the mean over enough launches in a row to last :data:`HOST_SAMPLE_NS`.
 
-    On a GPU the flush is queued before the first event, so that the device is busy while the host enqueues event,
-    launch and event: host overhead stays outside the timing.
+    On a GPU the device is held back until the host has enqueued event, launch and event, however long that takes it
+    beside processes that compile: what the host does stays outside the timing.
     """
 
     device: TimedDevice
@@ -73,7 +80,7 @@ class Stopwatch:
 
     def protocol(self, procedure: Literal["first look", "rounds"]) -> TimingProtocol:
         """How its times are taken in this procedure. What is cold is timed by the device itself."""
-        return TimingProtocol("device" if self.cold else "host", self.cold, procedure)
+        return TimingProtocol("device" if self.cold else "host", self.cold, procedure, rested=self.cold)
 
     def launches_per_sample(self, launch: Launch) -> int:
         """Launches that make one sample long enough; runs the kernel a few times, which warms it up."""
@@ -90,15 +97,17 @@ class Stopwatch:
             launches = min(MAX_LAUNCHES, max(launches + 1, int(launches * grow) + 1))
         return launches
 
-    def sample(self, launch: Launch, launches: int) -> float:
-        """Nanoseconds per launch, mean over ``launches`` in a row."""
+    def sample(self, launch: Launch, launches: int, before: Sequence[float] = ()) -> float:
+        """Nanoseconds per launch, mean over ``launches`` in a row; ``before``: earlier samples, the last of which says
+        how long the device rests."""
         timer = self.device.timer()
         if self.cold:
             self.device.flush_l2()
-        timer.start()
-        for _ in range(launches):
-            launch()
-        timer.stop()
+        with self.device.held_back(rest_before(before[-1]) if before else 0.0) if self.cold else nullcontext():
+            timer.start()
+            for _ in range(launches):
+                launch()
+            timer.stop()
         # A clock that did not advance: shorter than its resolution, and logarithms of it must exist.
         return max(timer.elapsed_ns(), 1) / launches
 
@@ -119,7 +128,7 @@ def first_look(stopwatch: Stopwatch, launch: Launch, best_ns: float | None) -> F
     samples: list[float] = []
     began = time.perf_counter()
     while True:
-        samples.append(stopwatch.sample(launch, launches))
+        samples.append(stopwatch.sample(launch, launches, samples))
         spent = time.perf_counter() - began
         hopeless = best_ns is not None and min(samples) > HOPELESS * best_ns
         if hopeless and len(samples) >= 2 and spent >= SCREEN_LEAST_SECONDS / 2:
@@ -154,9 +163,10 @@ def interleaved_rounds(
     enough: Callable[[Sequence[Sequence[float]]], bool] | None = None,
     least_seconds: float = 0.0,
 ) -> Rounds:
-    """Time candidates against each other: every round visits each candidate once, in random order, launches it once
-    untimed and takes one sample. All take equally many launches a sample, so that what a sample costs beside them is
-    the same for all. At least :data:`MIN_PAIRS` rounds, then until ``rounds`` or ``seconds`` is spent.
+    """Time candidates against each other: every round visits each candidate once, in random order, and takes one
+    sample, after an untimed launch where caches stay warm. All take equally many launches a sample, so that what a
+    sample costs beside them is the same for all. At least :data:`MIN_PAIRS` rounds, then until ``rounds`` or
+    ``seconds`` is spent.
 
     ``enough`` may end it earlier: it is asked after as many rounds as :func:`~.stopping.next_look` says, not before
     ``least_seconds``, and sees the times so far without throttled rounds.
@@ -171,8 +181,9 @@ def interleaved_rounds(
     began = time.perf_counter()
     for done in range(1, rounds + 1):
         for index in rng.sample(range(len(launches)), len(launches)):
-            launches[index]()
-            result.times[index].append(stopwatch.sample(launches[index], per_sample))
+            if not stopwatch.cold:
+                launches[index]()
+            result.times[index].append(stopwatch.sample(launches[index], per_sample, result.times[index]))
         result.sm_mhz.append(clock.sm_mhz())
         spent = time.perf_counter() - began
         if done >= MIN_PAIRS and spent > seconds:

@@ -31,6 +31,10 @@ class Tolerance(Document, frozen=True, forbid_unknown_fields=True):
     atol: Finite
     rtol: Finite
 
+    def times(self, factor: float) -> Tolerance:
+        """So many times as much of either."""
+        return Tolerance(factor * self.atol, factor * self.rtol)
+
 
 # Units in the last place u = 2^-(mantissa bits + 1), the error of one correct rounding. The relative part allows a few
 # roundings of the result; the absolute part allows the error that a long f32 accumulation, done in another order,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from ..arrays.dtypes import canonical_dtype, item_bytes, numpy_dtype
 from ..cpu.device import check_row, check_same
 from ..device import Clocks, Device, DeviceProperties
 from . import driver as cuda
+from .gate import Gate
 from .graph import CapturedLaunches
 from .nvml import Nvml
 
@@ -242,6 +244,14 @@ class CudaDevice(Device):
     def timer(self) -> CudaTimer:
         """A timer of two events, see CudaTimer."""
         return CudaTimer(self)
+
+    def held_back(self, rest_ns: float = 0.0) -> AbstractContextManager[None]:
+        """A context: what is enqueued in it on the current stream waits for its end, and begins together."""
+        return self._gate.closed(rest_ns)
+
+    @cached_property
+    def _gate(self) -> Gate:
+        return Gate(self.index)
 
     def repeated(self, launch: Callable[[], None], times: int) -> Callable[[], None]:
         """``launch`` so many times in a row as one CUDA graph; it must have run before."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..device import Device, Timer
+from ..device import Device, Timer, rest_before
 
 #: A contestant whose median is this many times the leader's has lost, whatever the noise.
 _HOPELESS = 1.5
@@ -35,12 +35,14 @@ _now = time.perf_counter_ns
 
 @dataclass(eq=False)
 class Contestant:
-    """One of the launches: its times in milliseconds, and the wall time spent on it and needed by a round of it."""
+    """One of the launches: its times in milliseconds, and the wall time spent on it and needed by a round of it, with
+    the device's rest before it."""
 
     call: Callable[[], object]
     times: list[float] = field(default_factory=list)
     spent_ns: float = 0.0
     round_ns: float = 0.0
+    rest_ns: float = 0.0
 
     def affords(self, budget_ns: float) -> int:
         """Rounds that a budget of wall time leaves."""
@@ -79,11 +81,11 @@ def race(
 ) -> RaceOutcome:
     """Time ``calls``, each launched once before, in alternating rounds until the order of the fastest is known.
 
-    On a GPU every launch finds the L2 cache flushed and is timed by events. ``warmup_ms`` of wall time passes before
-    the timed rounds, once for all, because alternating keeps the device warm. No call takes more wall time than
-    ``rep_ms`` and its part of ``warmup_ms``, with everything that belongs to it (flushes, ``before``, launching, and
-    the launch that the caller made), except that each is timed three times at least. ``before`` runs untimed before
-    each launch.
+    On a GPU every launch finds the L2 cache flushed and the device rested (:func:`~..device.rest_before`), and begins
+    once it is in the device's queue with both events that time it. ``warmup_ms`` of wall time passes before the timed
+    rounds, once for all, because alternating keeps the device warm. No call takes more wall time than ``rep_ms`` and
+    its part of ``warmup_ms``, with everything that belongs to it (flushes, rests, ``before``, launching, and the launch
+    that the caller made), except that each is timed three times at least. ``before`` runs untimed before each launch.
     """
     budget_ns = (warmup_ms / len(calls) + rep_ms) * 1e6
     runners = [Contestant(call) for call in calls]
@@ -155,18 +157,20 @@ class _Rounds:
         begin = _now()
         timers = self._launch(runners, count)
         self._device.synchronize()
-        kernels_ns = 0.0
+        own_ns = []
         for i, runner in enumerate(runners):
             times = [t.elapsed_ns() for t in timers[i :: len(runners)]]
             runner.times += [ns / 1e6 for ns in times]
-            runner.round_ns = sum(times) / count
-            kernels_ns += sum(times)
+            own_ns.append(runner.rest_ns + sum(times) / count)
         wall_ns = _now() - begin
         self.wall_ns += wall_ns
-        shared_ns = max(wall_ns - kernels_ns, 0.0) / (count * len(runners))
-        for runner in runners:
-            runner.round_ns += shared_ns
-            runner.spent_ns += runner.round_ns * count
+        shared_ns = max(wall_ns / count - sum(own_ns), 0.0) / len(runners)
+        for runner, own in zip(runners, own_ns, strict=True):
+            runner.spent_ns += (own + shared_ns) * count
+            rested = runner.rest_ns
+            if self._flush:
+                runner.rest_ns = rest_before(statistics.median(runner.times[-count:]) * 1e6)
+            runner.round_ns = own + shared_ns + runner.rest_ns - rested
 
     def _launch(self, runners: Sequence[Contestant], count: int) -> list[Timer]:
         device, before, flush = self._device, self._before, self._flush
@@ -180,7 +184,8 @@ class _Rounds:
                 if flush:
                     device.flush_l2()
                 timer = next(timers)
-                timer.start()
-                runner.call()
-                timer.stop()
+                with device.held_back(runner.rest_ns):
+                    timer.start()
+                    runner.call()
+                    timer.stop()
         return self._timers[:needed]
