@@ -3,7 +3,7 @@
 Launches are timed as users write them, bound (``kernel.bound``), with guards to check, and, on a GPU that has TMA, with
 two descriptors. What the compiler writes into a launch recipe is put there by hand for the last two, around an empty
 kernel, so that they are the launcher's and the driver's time for such a kernel and nothing else. "driver alone" is that
-kernel's call of cuLaunchKernelEx with everything ready: no launch from Python can take less.
+kernel's call of cuLaunchKernelEx through ctypes with everything ready.
 
 python benchmarks/launch_overhead.py [--out FILE]
 """

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     import numpy as np
 
-_REST, _LONG_NS = 0.5, 4_000_000
+_LONG_NS = 4_000_000
 
 
 def rest_before(launch_ns: float) -> float:
-    """Nanoseconds that a GPU rests before a launch that takes so long is timed: half as long. Launches of 4 ms and more
-    meet its power limit by themselves.
+    """Nanoseconds that a GPU rests before a launch that takes so long is timed: as many. Launches of 4 ms and more meet
+    its power limit by themselves.
 
-    Without rests products keep an H200 at that limit, and its clock wanders: quartiles of 4096 x 14336 x 4096 are 6 %
-    apart, with them 0.6 %, and of two tiles, one of which is 0.9 % slower at the full clock, nothing tells which
-    (benchmarks/results/2026-11-29-h200-rests/rests.txt).
+    Without rests products keep an H200 at that limit, and its clock wanders: of two tiles of 8192 x 8192 x 8192, one of
+    which is 1.3 % slower at the full clock, nothing tells which. With rests of half a launch quartiles are still 4 %
+    apart, with these 0.3 % (benchmarks/results/2026-11-29-h200-rests/rests.json).
     """
-    return _REST * launch_ns if launch_ns < _LONG_NS else 0.0
+    return launch_ns if launch_ns < _LONG_NS else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from deuteron.compiler.launch_recipe import LaunchRecipe
 from deuteron.compiler.runtime import devices
 from deuteron.compiler.runtime.cuda import device as cuda_device
 from deuteron.compiler.runtime.cuda import driver as cuda
+from deuteron.compiler.runtime.cuda import native
 from deuteron.compiler.runtime.cuda.device import CudaDevice
 from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
@@ -63,6 +64,61 @@ class Encoded:
     result: bytes
 
 
+class FakeFunctions:
+    """The functions of the driver that machine code calls, as C functions that note how they are called; and those that
+    make graphs. Kernels are launched by ``driver``. ``capturing``: streams that are; ``codes``: what functions return
+    that are no success, by what is noted; ``while_starting``: called while a graph is started."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+        self.calls: list[tuple[Any, ...]] = []
+        self.destroyed: list[int] = []
+        self.capturing: set[int] = set()
+        self.codes: dict[str, int] = {}
+        self.while_starting: Callable[[], object] = lambda: None
+        address, code = ctypes.c_void_p, ctypes.c_int
+        self._functions = {
+            "cuGraphLaunch": ctypes.CFUNCTYPE(code, address, address)(self._start),
+            "cuLaunchKernelEx": ctypes.CFUNCTYPE(code, *[address] * 4)(self._launch),
+            "cuStreamIsCapturing": ctypes.CFUNCTYPE(code, address, ctypes.POINTER(code))(self._captures),
+            "cuCtxSetCurrent": ctypes.CFUNCTYPE(code, address)(self._enter),
+        }
+
+    def address(self, name: str) -> int:
+        """Where the function is."""
+        return ctypes.cast(self._functions[name], ctypes.c_void_p).value or 0
+
+    def _start(self, graph: int, stream: int | None) -> int:
+        self.calls.append(("graph", graph, stream or 0))
+        self.while_starting()
+        return self.codes.get("graph", 0)
+
+    def _launch(self, config: int, function: int, parameters: int, extra: int | None) -> int:
+        self.calls.append(("kernel", config, function, parameters, extra))
+        return self.codes.get("kernel") or self.driver.cuLaunchKernelEx(config, function, parameters, extra)
+
+    def _captures(self, stream: int | None, status: Any) -> int:
+        status[0] = int((stream or 0) in self.capturing)
+        return self.codes.get("captures", 0)
+
+    def _enter(self, context: int) -> int:
+        self.calls.append(("context", context))
+        return self.codes.get("context") or self.driver.cuCtxSetCurrent(context)
+
+    def cuGraphExecDestroy(self, graph: int) -> None:  # noqa: N802
+        self.destroyed.append(graph)
+
+    def cuGraphDestroy(self, graph: int) -> None: ...  # noqa: N802
+
+    def cuStreamDestroy(self, stream: int) -> None: ...  # noqa: N802
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(_BINDINGS(), name)
+
+
+_BINDINGS = cuda.bindings
+
+
 @dataclass
 class FakeDriver:
     """``sizes``: bytes of each parameter that launches pass, which only the real driver knows from the code."""
@@ -77,11 +133,16 @@ class FakeDriver:
     handle: int = 0x10000
     room: int = 264  # programs for which the device has room: two on each multiprocessor
 
+    def __post_init__(self) -> None:
+        self.functions = FakeFunctions(self)
+
     def install(self, monkeypatch: pytest.MonkeyPatch, gpus: int = 1) -> CudaDevice:
         """Take the driver's place; the GPU that it has."""
         device = FakeGpu(0)
         monkeypatch.setattr(cuda, "library", lambda: self)
         monkeypatch.setattr(cuda, "call", self.call)
+        monkeypatch.setattr(cuda, "bindings", lambda: self.functions)
+        monkeypatch.setattr(native, "driver_function", self.functions.address)
         monkeypatch.setattr(cuda, "cuda_device_count", lambda: gpus)
         monkeypatch.setattr(cuda, "primary_context", lambda index: 0x700 + index)
         monkeypatch.setattr(cuda.streams, "current", lambda index: self.stream)

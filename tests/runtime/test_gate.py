@@ -102,7 +102,7 @@ def test_what_the_host_does_between_events_is_not_timed() -> None:
             launch()
             timer.stop()
         times[held].append(timer.elapsed_ns())
-    assert max(times[True]) < 100_000 and min(times[False]) > 3_500_000
+    assert max(times[True]) < 100_000 and min(times[False]) > 3_000_000
     assert x.to_numpy()[0] == 2.0**11
 
 

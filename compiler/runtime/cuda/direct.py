@@ -41,7 +41,7 @@ _FILL = """\
         refill(pack.buffer, ({sizes}), stream, [{values}])
 """
 _START = """\
-    code = start(pack.config, handle, pack.arguments, None)
+    code = start(pack)
     if code:
         retry(code, (x, y, z), pack)
     packs.append(pack)

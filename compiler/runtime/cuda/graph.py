@@ -13,8 +13,8 @@ from . import driver as cuda
 
 # CUstream_flags: does not wait for the default stream, which cannot be captured itself.
 _NON_BLOCKING = 1
-# CUstreamCaptureMode: calls of other threads are none of our business.
-_THREAD_LOCAL = 1
+# CUstreamCaptureMode: what else is called meanwhile, by this thread or another one, is none of our business.
+_RELAXED = 2
 
 
 class CapturedLaunches:
@@ -25,32 +25,47 @@ class CapturedLaunches:
     """
 
     def __init__(self, index: int, launch: Callable[[], None], times: int) -> None:
-        cuda.make_current(index)
         self._index = index
-        driver = cuda.bindings()
-        stream = cuda.integer("cuStreamCreate", _NON_BLOCKING)
-        try:
-            graph = self._captured(stream, launch, times)
-            try:
-                self._runnable = cuda.call("cuGraphInstantiate", graph, 0)
-            finally:
-                driver.cuGraphDestroy(graph)
-        finally:
-            driver.cuStreamDestroy(stream)
-        weakref.finalize(self, driver.cuGraphExecDestroy, self._runnable)
+        self._runnable = captured(index, lambda stream: _repeat(launch, times, stream))
+        weakref.finalize(self, cuda.bindings().cuGraphExecDestroy, self._runnable)
 
     def launch(self) -> None:
         """Run all of them on the current stream; does not wait."""
         cuda.call("cuGraphLaunch", self._runnable, cuda.streams.current(self._index))
 
-    def _captured(self, stream: int, launch: Callable[[], None], times: int) -> object:
-        mode = cuda.bindings().CUstreamCaptureMode(_THREAD_LOCAL)
-        cuda.call("cuStreamBeginCapture", stream, mode)
+
+def _repeat(launch: Callable[[], None], times: int, stream: int) -> None:
+    with cuda.streams.redirected(stream):
+        for _ in range(times):
+            launch()
+
+
+def captured(index: int, launch: Callable[[int], None]) -> object:
+    """An executable graph of what ``launch`` enqueues on the stream that it is given. A capture that is under way on
+    another stream is not disturbed. Raises DeviceError where that cannot be captured."""
+    cuda.make_current(index)
+    driver = cuda.bindings()
+    before = cuda.call("cuThreadExchangeStreamCaptureMode", driver.CUstreamCaptureMode(_RELAXED))
+    try:
+        stream = cuda.integer("cuStreamCreate", _NON_BLOCKING)
         try:
-            with cuda.streams.redirected(stream):
-                for _ in range(times):
-                    launch()
-        except BaseException:
-            cuda.bindings().cuStreamEndCapture(stream)
-            raise
-        return cuda.call("cuStreamEndCapture", stream)
+            graph = _captured(stream, launch)
+            try:
+                return cuda.call("cuGraphInstantiate", graph, 0)
+            finally:
+                driver.cuGraphDestroy(graph)
+        finally:
+            driver.cuStreamDestroy(stream)
+    finally:
+        cuda.call("cuThreadExchangeStreamCaptureMode", before)
+
+
+def _captured(stream: int, launch: Callable[[int], None]) -> object:
+    driver = cuda.bindings()
+    cuda.call("cuStreamBeginCapture", stream, driver.CUstreamCaptureMode(_RELAXED))
+    try:
+        launch(stream)
+    except BaseException:
+        driver.cuStreamEndCapture(stream)
+        raise
+    return cuda.call("cuStreamEndCapture", stream)

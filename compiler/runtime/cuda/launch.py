@@ -16,10 +16,11 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any
 
-from ...errors import DeviceError, LaunchError, OutOfResources
+from ...errors import DeuteronError, DeviceError, LaunchError, OutOfResources
 from ...hardware import LANES
 from ...launch_recipe import Guard, LaunchRecipe
 from ...llvm.symbols import symbol_of
@@ -35,6 +36,8 @@ from . import driver as cuda
 from .descriptors import EncodedMaps
 from .device import CudaDevice
 from .direct import direct_function, fill_function, fill_steps
+from .graph import captured
+from .native import launch_function, may_start_graphs, start_graph
 from .packing import (
     ArgumentPack,
     address_argument,
@@ -47,6 +50,9 @@ from .packing import (
 # Static shared memory that needs no opt-in (CUDA C++ Programming Guide, "Shared Memory").
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _STREAMS_OF_A_BOUND_LAUNCH = 64
+#: Launches of a kernel before machine code launches it, and of a bound launch on a stream before it becomes a graph,
+#: which takes 0.1 ms and memory.
+_LAUNCHES_BEFORE_MACHINE_CODE = 32
 
 
 def load_on_cuda(kernel: Loadable, device: Device) -> LoadedOnCuda:
@@ -121,9 +127,11 @@ class LoadedOnCuda:
                 attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 self._shared,
             )
+        # Where there are several GPUs, another one's context may be the current one.
         several_gpus = cuda.cuda_device_count() > 1
-        self._launch = _in_context(lib, device.index) if several_gpus else lib.cuLaunchKernelEx
-        self._handle = address_argument(self.function)
+        self._context = int(cuda.primary_context(device.index)) if several_gpus else 0  # type: ignore[call-overload]
+        self._directs: list[Direct] = []
+        self._start = self._counted_start(lib)
         self._scope = self._names()
 
     @functools.cached_property
@@ -134,11 +142,12 @@ class LoadedOnCuda:
     def _names(self) -> dict[str, object]:
         """What the texts of :mod:`.direct` refer to."""
         size, offsets, recipe = self._struct.size, self._offsets, self._recipe
+        function, context = self.function, self._context
         return {
             "pack_into": self._struct.pack_into,
             "misfits": (struct.error, OverflowError),  # the latter for floats
             "packs": self._packs,
-            "new_pack": lambda: ArgumentPack(size, offsets),
+            "new_pack": lambda: ArgumentPack(size, offsets, function, context),
             "block": block_bytes(recipe.threads, self._shared),
             "attributes": attribute_bytes(self._attributes),
             "cluster": recipe.cluster,
@@ -149,8 +158,7 @@ class LoadedOnCuda:
             "grid_of": grid_of,
             "streams": cuda.streams,
             "index": self.device.index,
-            "start": self._launch,
-            "handle": self._handle,
+            "start": self._start,
             "refill": self._refill,
             "refuse_grid": self._refuse_grid,
             "retry": self._retry,
@@ -165,41 +173,87 @@ class LoadedOnCuda:
         Raises LaunchError where a value does not fit its type, and what driver.raise_error makes of the driver's code.
         """
         pack = self._filled(*grid, self.stream(stream), *values)
-        code = self._launch(pack.config, self._handle, pack.arguments, None)
+        code = self._start(pack)
         if code:
             self._retry(code, grid, pack)
         self._packs.append(pack)
+
+    def _counted_start(self, lib: ctypes.CDLL) -> Callable[[ArgumentPack], int]:
+        """What has the driver launch a pack and returns its code: through ctypes at first, and as soon as launches
+        repeat in machine code, which takes 40 ms to get ready and half a microsecond less for each."""
+        enter, launch, handle = lib.cuCtxSetCurrent, lib.cuLaunchKernelEx, address_argument(self.function)
+        context = address_argument(self._context) if self._context else None
+        left = _LAUNCHES_BEFORE_MACHINE_CODE
+
+        def start(pack: ArgumentPack) -> int:
+            nonlocal left
+            left = now_left = left - 1  # of several threads one sees 0
+            if not now_left:
+                self._start = self._scope["start"] = launch_function()
+                for direct in self._directs:
+                    direct.__globals__["start"] = self._start
+            code: int = enter(context) if context is not None else 0
+            return code or launch(pack.config, handle, pack.arguments, None)
+
+        return start
 
     def direct(
         self, result: object, count: int, places: Mapping[str, str], guards: Sequence[Guard], otherwise: Direct | None
     ) -> Direct:
         """One function that launches on the current stream and returns ``result``."""
         scope = {**self._scope, "kernel": result, "otherwise": otherwise}
-        return direct_function(count, guards, places, self._steps(places), scope)
+        made = direct_function(count, guards, places, self._steps(places), scope)
+        self._directs.append(made)
+        return made
 
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
-        """A function that launches on these values; a stream's launches share memory that is filled once."""
-        index, start, handle = self.device.index, self._launch, self._handle
-        streams, filled = cuda.streams, self._filled
-        packs: dict[int, ArgumentPack] = {}
+        """A function that launches on these values; a stream's launches share memory that is filled once, and once they
+        repeat, a graph (:mod:`.native`)."""
+        index, streams, filled = self.device.index, cuda.streams, self._filled
+        starts: dict[int, Callable[[], int]] = {}
 
-        def fill(stream: int) -> ArgumentPack:
-            if len(packs) >= _STREAMS_OF_A_BOUND_LAUNCH:
-                packs.clear()
-            pack: ArgumentPack = filled(*grid, stream, *values)
-            packs[stream] = pack
-            return pack
+        def begin(stream: int) -> Callable[[], int]:
+            if len(starts) >= _STREAMS_OF_A_BOUND_LAUNCH:
+                starts.clear()
+            start = starts[stream] = self._counted(grid, values, stream, starts)
+            return start
 
         def launch(stream: int | None) -> None:
             if stream is None:
                 stream = streams.current(index)
-            pack = packs.get(stream) or fill(stream)
-            code = start(pack.config, handle, pack.arguments, None)
+            code = (starts.get(stream) or begin(stream))()
             if code:
-                self._retry(code, grid, pack)
+                self._retry(code, grid, filled(*grid, stream, *values))
 
-        fill(streams.current(index))  # what does not fit is said now
+        begin(streams.current(index))  # what does not fit is said now
         return launch
+
+    def _counted(
+        self, grid: GridShape, values: tuple[Any, ...], stream: int, starts: dict[int, Callable[[], int]]
+    ) -> Callable[[], int]:
+        """A function that launches on the stream and returns the driver's code; after some launches it puts a faster
+        one in its place in ``starts``."""
+        pack: ArgumentPack = self._filled(*grid, stream, *values)
+        left = _LAUNCHES_BEFORE_MACHINE_CODE
+
+        def start() -> int:
+            nonlocal left
+            left = now_left = left - 1
+            if not now_left:
+                self._settle(pack, grid, values, stream)
+                starts[stream] = launch_function(pack)
+            return self._start(pack)
+
+        return start
+
+    def _settle(self, pack: ArgumentPack, grid: GridShape, values: tuple[Any, ...], stream: int) -> None:
+        """Give a launch its graph, unless that is not possible, or means something else: a graph begins after all that
+        was launched before it has ended."""
+        if self._recipe.programmatic or self._recipe.cooperative or not may_start_graphs():
+            return
+        with suppress(DeuteronError):
+            graph = captured(self.device.index, lambda own: self.launch(grid, values, own))
+            start_graph(pack, int(graph), stream)  # type: ignore[call-overload]
 
     def _refill(self, buffer: memoryview, sizes: GridShape, stream: int, values: list[Any]) -> None:
         """Fill a pack with what could not be packed as it was passed: floats beyond their type are infinite. Raises
@@ -224,7 +278,7 @@ class LoadedOnCuda:
         """A thread that never used the GPU has no current context: give it one and launch again."""
         if code in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
             cuda.make_current(self.device.index)
-            code = self._launch(pack.config, self._handle, pack.arguments, None)
+            code = self._start(pack)
         if code == cuda.COOPERATIVE_LAUNCH_TOO_LARGE:
             raise self._too_large(grid)
         if code:
@@ -259,18 +313,6 @@ class LoadedOnCuda:
     def stream(self, stream: int | None) -> int:
         """``stream``, or the current one for None."""
         return cuda.streams.current(self.device.index) if stream is None else stream
-
-
-def _in_context(lib: ctypes.CDLL, index: int) -> Callable[..., int]:
-    """cuLaunchKernelEx where another device's context may be the current one. It is changed as the launch is called,
-    without what make_current looks up and makes at every call."""
-    enter, launch = lib.cuCtxSetCurrent, lib.cuLaunchKernelEx
-    context = address_argument(int(cuda.primary_context(index)))  # type: ignore[call-overload]
-
-    def start(*arguments: object) -> int:
-        return enter(context) or launch(*arguments)  # type: ignore[no-any-return]
-
-    return start
 
 
 def _programs_at_once(recipe: LaunchRecipe, device: CudaDevice) -> int:

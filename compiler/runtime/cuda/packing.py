@@ -29,6 +29,11 @@ _LETTERS = {
 # is in brackets is the same at every launch and packed as bytes: 6 items instead of 10 save 0.06 of 0.26 us.
 _CONFIG = "3I20sQ16s"
 _BLOCK = struct.Struct("4I4x")
+#: What machine code reads of a launch, eight bytes each: whether its graph is being started, that graph or 0, the
+#: stream for that; addresses of the configuration, the kernel and the parameters; the context to make current before,
+#: or 0.
+RECORD = ("BUSY", "GRAPH", "STREAM", "CONFIG", "FUNCTION", "PARAMETERS", "CONTEXT")
+_RECORD, _GRAPH = struct.Struct(f"{len(RECORD)}Q"), struct.Struct("3Q")
 _ATTRIBUTES = struct.Struct("QI4x")
 # cuda.h, CUtensorMap: 128 bytes at multiples of 64.
 DESCRIPTOR_BYTES = 128
@@ -40,23 +45,30 @@ _CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _PROGRAMMATIC = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 
 
-class ArgumentPack:
+class ArgumentPack(bytearray):
     """Memory for one launch: its CUlaunchConfig, the parameters after it, and pointers to each parameter, which the
     driver takes as an array. It begins at a multiple of 64.
 
-    ``config`` and ``arguments`` are addresses as the driver is called with them.
+    ``config`` and ``arguments`` are addresses as the driver is called with them. The bytes of the pack itself are what
+    machine code reads (:mod:`.native`), as :data:`RECORD`.
     """
 
-    __slots__ = ("buffer", "config", "arguments")
+    __slots__ = ("buffer", "config", "arguments", "__weakref__")
 
-    def __init__(self, size: int, offsets: Sequence[int]) -> None:
+    def __init__(self, size: int, offsets: Sequence[int], function: int = 0, context: int = 0) -> None:
         memory = ctypes.create_string_buffer(size + DESCRIPTOR_ALIGNMENT)
         start = -ctypes.addressof(memory) % DESCRIPTOR_ALIGNMENT
         aligned = (ctypes.c_char * size).from_buffer(memory, start)
         base = ctypes.addressof(aligned)
+        pointers = (ctypes.c_void_p * max(len(offsets), 1))(*[base + o for o in offsets])
         self.buffer = memoryview(aligned)
         self.config = ctypes.byref(aligned)
-        self.arguments = ctypes.byref((ctypes.c_void_p * max(len(offsets), 1))(*[base + o for o in offsets]))
+        self.arguments = ctypes.byref(pointers)
+        super().__init__(_RECORD.pack(0, 0, 0, base, function, ctypes.addressof(pointers), context))
+
+    def start_graph(self, graph: int, stream: int) -> None:
+        """Let machine code start an executable graph of this launch instead."""
+        self[: _GRAPH.size] = _GRAPH.pack(0, graph, stream)
 
 
 def address_argument(address: int) -> Any:
