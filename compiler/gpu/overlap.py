@@ -23,6 +23,7 @@ from .residency import (
     better_by_two,
     computes_operand,
     economised,
+    leaving_room,
     lonely_with_producer,
     registers_between_products,
     shared_by_two,
@@ -121,11 +122,23 @@ def _fill_by_producer(work: GpuWork, plan: StreamPlan) -> int:
     if not _specialises(work) or lonely_with_producer(plan.registers, work.schedule):
         return 0
     moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
+    plan = _leave_room(work, plan)
     resident = _resident_ctas(work, plan)
     streams = with_slots_in_use(plan.streams, work.function, work.target, work.schedule, resident)
     most = work.limits.slots
     plan = work.plan = replace(plan, streams=tuple(replace(s, slots=min(s.slots, most)) for s in streams))
     return expand_roles(work.function, plan.streams, moves_registers, resident)
+
+
+def _leave_room(work: GpuWork, plan: StreamPlan) -> StreamPlan:
+    """The plan with fewer slots, if that makes room for another CTA and launches have programs for it."""
+    if work.persistent or A_TILE_EACH in work.denied:
+        return plan
+    leaner = leaving_room(work.function, plan.streams, work.target, work.schedule)
+    if leaner is None:
+        return plan
+    work.require([A_TILE_EACH])
+    return replace(plan, streams=tuple(leaner))
 
 
 def _fill_ahead(work: GpuWork, plan: StreamPlan) -> None:

@@ -137,6 +137,21 @@ def shared_by_two(function: Function, streams: Sequence[Stream], target: Target,
     )
 
 
+def leaving_room(
+    function: Function, streams: Sequence[Stream], target: Target, schedule: Schedule
+) -> Sequence[Stream] | None:
+    """The streams with as many slots less as let an SM hold two CTAs of one warp group, which a producer feeds, two
+    slots each at least; None where it holds two as it is, or never. 4096^3 in tiles of 128 x 128 x 64 takes 0.82 of the
+    time with three slots that it takes with four (benchmarks/results/2026-11-29-h200-slots, slots.txt)."""
+    if schedule.num_warps != WARPS_PER_GROUP or shared_by_two(function, streams, target, schedule):
+        return None
+    for fewer in range(1, max(stream.slots for stream in streams) - 1):
+        made = [replace(stream, slots=max(stream.slots - fewer, 2)) for stream in streams]
+        if shared_by_two(function, made, target, schedule):
+            return made
+    return None
+
+
 def _most_sums(function: Function) -> tuple[int, bool]:
     """Registers of all threads for the accumulators of the loop that has most of them, and whether one has several
     products; what is in no loop counts as one."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Roles, Wgmma, slot_of
-from deuteron.compiler.gpu.residency import MANY_TILES, SEVERAL_TILES
+from deuteron.compiler.gpu.residency import A_TILE_EACH, MANY_TILES, SEVERAL_TILES
 from deuteron.compiler.ir.core import Op, Value
+from deuteron.compiler.target import Target
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.elementwise import Constant
 
@@ -139,6 +140,32 @@ def test_rings_of_several_groups_have_slots_for_those_in_use(to_gpu, block, warp
     types = {**SIZES, **dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")}
     sizes = dict(zip(("BM", "BN", "BK"), block, strict=True))
     assert to_gpu(PRODUCT, types, {**sizes, "ADDS": False}, warps, **options).num_slots == slots
+
+
+@pytest.mark.parametrize(
+    ("block", "stages", "slots", "ctas"),
+    [
+        ((128, 128, 64), 3, 3, 2),  # two CTAs of an SM have 96 KiB each
+        ((128, 128, 64), 4, 3, 2),
+        ((128, 128, 64), 6, 3, 2),
+        ((64, 256, 64), 3, 2, 2),
+        ((64, 128, 64), 5, 4, 2),
+        ((128, 128, 128), 3, 3, 1),  # two slots are too many for two CTAs, too
+        ((256, 128, 64), 4, 4, 1),  # and here registers are
+    ],
+)
+def test_rings_of_one_group_leave_room_for_another_cta(to_gpu, block, stages: int, slots: int, ctas: int) -> None:
+    """Where launches have programs for it."""
+    types = {**SIZES, **dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16")}
+    sizes = {**dict(zip(("BM", "BN", "BK"), block, strict=True)), "ADDS": False}
+    options = {"persistent": False, "num_stages": stages}
+    made = to_gpu(PRODUCT, types, sizes, 4, **options)
+    limits = Target.parse("cuda:90a").limits
+    assert limits.shared_bytes // (made.allocation.total + limits.reserved_bytes) == ctas
+    assert made.num_slots == slots
+    assert (A_TILE_EACH in made.recipe.guards) == (slots < stages)
+    few = to_gpu(PRODUCT, types, sizes, 4, **options, denied=frozenset({A_TILE_EACH}))
+    assert few.num_slots == stages and A_TILE_EACH not in few.recipe.guards
 
 
 SCALED = """
