@@ -63,6 +63,7 @@ def test_a_gate_is_closed_until_its_context_ends(driver: Driver) -> None:
         assert not driver.is_open(0)
     assert driver.is_open(0)
     with pytest.raises(KeyError), gate.closed(1234.5):
+        assert not driver.is_open(1)
         raise KeyError
     assert driver.is_open(1)
     assert [launched[0] for launched in driver.launched] == [41, 41]

@@ -115,6 +115,14 @@ def test_a_gpu_is_held_back_until_all_is_enqueued_and_rests() -> None:
     assert device.rests == [0.0, *[1700.0] * (look.interval.samples - 1)] and all(device.timed_while_held)
     assert stopwatch.protocol("rounds").text == "device clock, cold cache, rested, rounds"
     device.rests.clear()
+    times = itertools.count(1000, 10)
+
+    def slower_and_slower() -> None:
+        device.now += next(times)
+
+    first_look(stopwatch, slower_and_slower, None)
+    assert device.rests[:4] == [0.0, 1010.0, 1020.0, 1030.0]  # the first launch is not timed
+    device.rests.clear()
     rounds = interleaved_rounds(
         stopwatch, [device.kernel("a", 1e3), device.kernel("b", 3e3)], rounds=9, seconds=9, seed=1
     )
