@@ -19,7 +19,7 @@ from .layouts.tensorcore import choose_warp_group
 from .legality import has_room_for, traits_of
 from .persistent import deciding_axes, make_persistent
 from .residency import (
-    A_TILE_EACH,
+    ANOTHER_CTA,
     better_by_two,
     computes_operand,
     economised,
@@ -132,12 +132,12 @@ def _fill_by_producer(work: GpuWork, plan: StreamPlan) -> int:
 
 def _leave_room(work: GpuWork, plan: StreamPlan) -> StreamPlan:
     """The plan with fewer slots, if that makes room for another CTA and launches have programs for it."""
-    if work.persistent or A_TILE_EACH in work.denied:
+    if work.persistent or ANOTHER_CTA in work.denied:
         return plan
     leaner = leaving_room(work.function, plan.streams, work.target, work.schedule)
     if leaner is None:
         return plan
-    work.require([A_TILE_EACH])
+    work.require([ANOTHER_CTA])
     return replace(plan, streams=tuple(leaner))
 
 
@@ -146,12 +146,12 @@ def _fill_ahead(work: GpuWork, plan: StreamPlan) -> None:
     fly = any(_of_warp_group(work, dot) for dot in work.function.ops_of(Dot))
     streams = [
         economised(stream, work.target, work.schedule, refilled=not fly)
-        if A_TILE_EACH not in work.denied and (not fly or computes_operand(stream))
+        if ANOTHER_CTA not in work.denied and (not fly or computes_operand(stream))
         else stream
         for stream in plan.streams
     ]
     if any(made is not stream for made, stream in zip(streams, plan.streams, strict=True)):
-        work.require([A_TILE_EACH])
+        work.require([ANOTHER_CTA])
     expand_multistage(work.function, streams, lambda dot: _of_warp_group(work, dot))
 
 

@@ -38,8 +38,10 @@ MANY_TILES = Guard(PROGRAMS, "least", 3)
 #: The same where an SM holds one CTA: with no more programs than SMs, walks save nothing, and pairs of programs leave
 #: half of the SMs idle (1.8 of the time of attention; 2026-11-26-h100-last, walks.txt).
 SEVERAL_TILES = Guard(PROGRAMS, "least", 2)
-#: The same where a slot less lets an SM hold another CTA: with fewer programs than SMs it would hold one all the same.
-A_TILE_EACH = Guard(PROGRAMS, "least", 1)
+#: The same where a slot less lets an SM hold another CTA: with no more programs than SMs none comes. 128 tiles of
+#: 64 x 128 x 128, of which two slots leave room, took 1.24 of the time with two that they take with four
+#: (benchmarks/results/2026-11-29-h200-rests, gemm.json).
+ANOTHER_CTA = Guard(PROGRAMS, "least", 2)
 
 
 def economised(stream: Stream, target: Target, schedule: Schedule, *, refilled: bool = True) -> Stream:

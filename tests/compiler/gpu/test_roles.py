@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Await, Receive, Release, Roles, Wgmma, slot_of
-from deuteron.compiler.gpu.residency import A_TILE_EACH, MANY_TILES, SEVERAL_TILES
+from deuteron.compiler.gpu.residency import ANOTHER_CTA, MANY_TILES, SEVERAL_TILES
 from deuteron.compiler.ir.core import Op, Value
+from deuteron.compiler.runtime.launch.guards import programs_per_sm
 from deuteron.compiler.target import Target
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.elementwise import Constant
@@ -163,9 +164,11 @@ def test_rings_of_one_group_leave_room_for_another_cta(to_gpu, block, stages: in
     limits = Target.parse("cuda:90a").limits
     assert limits.shared_bytes // (made.allocation.total + limits.reserved_bytes) == ctas
     assert made.num_slots == slots
-    assert (A_TILE_EACH in made.recipe.guards) == (slots < stages)
-    few = to_gpu(PRODUCT, types, sizes, 4, **options, denied=frozenset({A_TILE_EACH}))
-    assert few.num_slots == stages and A_TILE_EACH not in few.recipe.guards
+    assert (ANOTHER_CTA in made.recipe.guards) == (slots < stages)
+    launches = [programs_per_sm((programs, 1, 1), 132) for programs in (1, 128, 132, 133)]
+    assert [ANOTHER_CTA.holds(programs) for programs in launches] == [False, False, False, True]
+    few = to_gpu(PRODUCT, types, sizes, 4, **options, denied=frozenset({ANOTHER_CTA}))
+    assert few.num_slots == stages and ANOTHER_CTA not in few.recipe.guards
 
 
 SCALED = """

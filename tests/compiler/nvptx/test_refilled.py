@@ -12,7 +12,7 @@ import pytest
 from deuteron.compiler.gpu import overlap
 from deuteron.compiler.gpu.asynchronous import Fetch, FetchTile, Pipe, Receive
 from deuteron.compiler.gpu.pipeline import lower_to_gpu
-from deuteron.compiler.gpu.residency import A_TILE_EACH
+from deuteron.compiler.gpu.residency import ANOTHER_CTA
 from deuteron.compiler.ir.core import Op
 from deuteron.compiler.target import Target
 from deuteron.compiler.tile.control import For
@@ -150,10 +150,10 @@ def test_fewer_programs_than_sms_keep_their_slots(from_text: Callable[..., Any],
     made = from_text(KERNEL, SIGNATURE, {"M": 16, "N": 128, "B": 128}, num_stages=stages)
     many, few = (
         lower_to_gpu(made.tile(), Target.parse("cuda:90a"), made.schedule, denied)
-        for denied in (frozenset(), frozenset({A_TILE_EACH}))
+        for denied in (frozenset(), frozenset({ANOTHER_CTA}))
     )
-    assert (A_TILE_EACH in many.recipe.guards) == lean
-    assert A_TILE_EACH not in few.recipe.guards
+    assert (ANOTHER_CTA in many.recipe.guards) == lean
+    assert ANOTHER_CTA not in few.recipe.guards
     assert (slots(many), slots(few)) == (stages - lean, stages)
 
 
