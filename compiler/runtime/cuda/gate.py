@@ -26,7 +26,7 @@ _PTX = b"""
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry gate(.param .u64 word, .param .u64 ticket, .param .u64 least, .param .u64 most)
+.visible .entry deuteron_gate(.param .u64 word, .param .u64 ticket, .param .u64 least, .param .u64 most)
 {
     .reg .pred %late, %resting, %closed;
     .reg .b64 %ticket, %found, %word, %least, %most, %began, %now, %spent;
@@ -67,7 +67,7 @@ class Gate:
         self._opened = ctypes.c_uint64.from_address(self._address)
         self._opened.value = 0
         module = cuda.call("cuModuleLoadData", _PTX)
-        self._kernel = cuda.call("cuModuleGetFunction", module, b"gate")
+        self._kernel = cuda.call("cuModuleGetFunction", module, b"deuteron_gate")
 
     @contextmanager
     def closed(self, rest_ns: float = 0.0) -> Iterator[None]:
