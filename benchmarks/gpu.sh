@@ -2,8 +2,9 @@
 # make gpu: everything that needs an NVIDIA GPU, in one run. GPU tests first (a missing GPU is an error), then random
 # kernels against NumPy, rows, products, mixtures of experts, additions by atomics and attention against Triton and
 # torch's libraries, compile times and autotuning against Triton, kernels of many kinds beside Triton's, the profiler
-# against Proton and what scopes inside a kernel cost, the main job on cuda:0, and examples under compute-sanitizer where
-# it is installed. Each step has its own time-out, so that a kernel that hangs costs minutes, not the machine.
+# against Proton and what scopes inside a kernel cost, what launches cost and how steady their times are, searches
+# against all configurations that are known, the main job on cuda:0, and examples under compute-sanitizer where it is
+# installed. Each step has its own time-out, so that a kernel that hangs costs minutes, not the machine.
 # STEPS="gemm rows" runs only these; QUICK=1 measures less. Logs and JSON go to $OUT; a short table comes last.
 set -u
 cd "$(dirname "$0")/.."
@@ -50,6 +51,8 @@ step profiler 260 "$PYTHON" benchmarks/gpu_profiler.py --out "$OUT/profiler.json
 step trees 150 "$PYTHON" benchmarks/gpu_trees.py --out "$OUT/trees.json"
 step scopes 240 "$PYTHON" benchmarks/kernel_scopes.py --out "$OUT/scopes.json" --trace "$OUT/matmul"
 step launch 60 "$PYTHON" benchmarks/launch_overhead.py --out "$OUT/launch.json"
+step rests 60 "$PYTHON" benchmarks/rests.py --out "$OUT/rests.json" ${QUICK:+--rounds 16}
+step search 240 "$PYTHON" benchmarks/gpu_search.py --out "$OUT/search" --limit 100
 step autotune 400 "$PYTHON" benchmarks/autotune.py --out "$OUT/autotune.json" ${QUICK:+--quick}
 step demo 240 env PYTHONSAFEPATH=1 "$PYTHON" -m deuteron.cli demo --device cuda:0 --out "${DEMO_DIR:-$OUT/demo}"
 sanitize() { # every example under both tools; prints a line each, the findings of those that fail, and counts them
