@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
@@ -130,7 +131,7 @@ class LoadedOnCuda:
         # Where there are several GPUs, another one's context may be the current one.
         several_gpus = cuda.cuda_device_count() > 1
         self._context = int(cuda.primary_context(device.index)) if several_gpus else 0  # type: ignore[call-overload]
-        self._directs: list[Direct] = []
+        self._directs: weakref.WeakSet[Direct] = weakref.WeakSet()
         self._start = self._counted_start(lib)
         self._scope = self._names()
 
@@ -190,7 +191,7 @@ class LoadedOnCuda:
             left = now_left = left - 1  # of several threads one sees 0
             if not now_left:
                 self._start = self._scope["start"] = launch_function()
-                for direct in self._directs:
+                for direct in list(self._directs):
                     direct.__globals__["start"] = self._start
             code: int = enter(context) if context is not None else 0
             return code or launch(pack.config, handle, pack.arguments, None)
@@ -203,7 +204,7 @@ class LoadedOnCuda:
         """One function that launches on the current stream and returns ``result``."""
         scope = {**self._scope, "kernel": result, "otherwise": otherwise}
         made = direct_function(count, guards, places, self._steps(places), scope)
-        self._directs.append(made)
+        self._directs.add(made)
         return made
 
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
