@@ -124,5 +124,8 @@ def test_larger_problems_are_compiled_for_while_others_are_timed(
         expected = [({"n": n}, config) for config in (challenger, default) for n in (511, 1023)]
         assert asked == ([] if kind == "cpu" else expected)
         assert made.compiled(default).metrics["n"] == 64
+        asked.clear()
+        made.extend(default, 3)
+        assert asked == ([] if kind == "cpu" else expected[2:])
     finally:
         made.close()

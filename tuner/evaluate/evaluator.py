@@ -223,6 +223,7 @@ class LocalEvaluator:
 
     def extend(self, config: Configuration, seed: int) -> Extended:
         """Try larger shapes in the process that measured last; a crash or a hang is a status."""
+        self._compile_larger([config])  # in place of what is left of the others
         request = Extend(config, seed).to_json()
         return Extended.from_json(self._measuring.request("extend", request, self._timeout))
 
