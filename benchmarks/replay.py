@@ -12,12 +12,18 @@ from pathlib import Path
 
 from deuteron.tuner.codec import Document
 from deuteron.tuner.replay import PROTOCOLS, StrategyComparison, compare, read_kernel_tuner
-from deuteron.tuner.strategies import STRATEGIES
+from deuteron.tuner.strategies import STRATEGIES, StrategyFactory
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "development"))
-from peers import differential_evolution, greedy_ils
+from peers import differential_evolution, dual_annealing, greedy_ils, optuna_cmaes, optuna_gp
 
-PEERS = {"greedy ILS": greedy_ils, "differential evolution": differential_evolution}
+PEERS: dict[str, StrategyFactory] = {
+    "greedy ILS": greedy_ils,
+    "differential evolution": differential_evolution,
+    "dual annealing": dual_annealing,
+    "optuna:cmaes": optuna_cmaes,
+    "optuna:gp": optuna_gp,
+}
 
 
 class Results(Document, frozen=True):
