@@ -122,12 +122,17 @@ def _fill_by_producer(work: GpuWork, plan: StreamPlan) -> int:
     if not _specialises(work) or lonely_with_producer(plan.registers, work.schedule):
         return 0
     moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
-    plan = _leave_room(work, plan)
-    resident = _resident_ctas(work, plan)
-    streams = with_slots_in_use(plan.streams, work.function, work.target, work.schedule, resident)
+    fed = _leave_room(work, plan)
+    resident = _resident_ctas(work, fed)
+    streams = with_slots_in_use(fed.streams, work.function, work.target, work.schedule, resident)
     most = work.limits.slots
-    plan = work.plan = replace(plan, streams=tuple(replace(s, slots=min(s.slots, most)) for s in streams))
-    return expand_roles(work.function, plan.streams, moves_registers, resident)
+    made = replace(plan, streams=tuple(replace(s, slots=min(s.slots, most)) for s in streams))
+    warps = expand_roles(work.function, made.streams, moves_registers, resident)
+    if warps:
+        work.plan = made
+        if fed is not plan:
+            work.require([ANOTHER_CTA])
+    return warps
 
 
 def _leave_room(work: GpuWork, plan: StreamPlan) -> StreamPlan:
@@ -135,10 +140,7 @@ def _leave_room(work: GpuWork, plan: StreamPlan) -> StreamPlan:
     if work.persistent or ANOTHER_CTA in work.denied:
         return plan
     leaner = leaving_room(work.function, plan.streams, work.target, work.schedule)
-    if leaner is None:
-        return plan
-    work.require([ANOTHER_CTA])
-    return replace(plan, streams=tuple(leaner))
+    return plan if leaner is None else replace(plan, streams=tuple(leaner))
 
 
 def _fill_ahead(work: GpuWork, plan: StreamPlan) -> None:

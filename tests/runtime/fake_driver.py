@@ -72,7 +72,8 @@ class FakeFunctions:
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
         self.calls: list[tuple[Any, ...]] = []
-        self.destroyed: list[int] = []
+        self.destroyed: list[tuple[int, Any]] = []  # with the thread's capture mode then
+        self.capture_mode: Any = 0
         self.capturing: set[int] = set()
         self.codes: dict[str, int] = {}
         self.while_starting: Callable[[], object] = lambda: None
@@ -106,7 +107,11 @@ class FakeFunctions:
         return self.codes.get("context") or self.driver.cuCtxSetCurrent(context)
 
     def cuGraphExecDestroy(self, graph: int) -> None:  # noqa: N802
-        self.destroyed.append(graph)
+        self.destroyed.append((graph, int(self.capture_mode)))
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> tuple[int, Any]:  # noqa: N802
+        before, self.capture_mode = self.capture_mode, mode
+        return 0, before
 
     def cuGraphDestroy(self, graph: int) -> None: ...  # noqa: N802
 

@@ -11,9 +11,11 @@ import pytest
 
 import deuteron
 import deuteron.language as tl
+from deuteron.compiler.errors import DeviceError
 from deuteron.compiler.options import Schedule
 from deuteron.compiler.runtime.cuda import driver as cuda
 from deuteron.compiler.runtime.cuda import gate as gates
+from deuteron.compiler.runtime.cuda.device import CudaDevice
 from deuteron.compiler.runtime.cuda.gate import MOST_NS, Gate
 from deuteron.compiler.target import Target
 from deuteron.compiler.targets.nvptx.assemble import assemble
@@ -68,6 +70,18 @@ def test_a_gate_is_closed_until_its_context_ends(driver: Driver) -> None:
     assert driver.is_open(1)
     assert [launched[0] for launched in driver.launched] == [41, 41]
     assert [launched[2:] for launched in driver.launched] == [(0, MOST_NS), (1234, 1234 + MOST_NS)]
+
+
+def test_without_a_gate_nothing_is_held_back(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver may have been told to assemble nothing."""
+
+    def refuse(name: str, *arguments: object) -> object:
+        raise DeviceError("the driver reported an error: CUDA_ERROR_JIT_COMPILER_NOT_FOUND")
+
+    monkeypatch.setattr(gates.cuda, "call", refuse)
+    device = CudaDevice(0)
+    with device.held_back(1000.0), device.held_back():
+        assert not driver.launched
 
 
 def test_a_gate_that_is_open_stays_open_whoever_opens_others(driver: Driver) -> None:

@@ -169,6 +169,15 @@ def test_the_device_rests_before_all_that_is_timed_and_holds_launches_back(devic
     assert all(held) and len(held) == len(device.rests) > 20
 
 
+@pytest.mark.parametrize("ns", [300_000, 1_000_000, 3_000_000])
+def test_the_warm_up_counts_the_rests_that_come(device: VirtualDevice, ns: float) -> None:
+    """The round that tells what rounds cost has none."""
+    runners = [Contestant(device.kernel(lambda: ns)) for _ in range(3)]
+    rounds, began = racing._Rounds(device, None), device.wall_ns
+    racing._warm_up(runners, rounds, 25e6)
+    assert device.wall_ns - began < 27e6
+
+
 def test_each_is_timed_three_times_however_long_it_takes(device: VirtualDevice) -> None:
     slow = [device.kernel(lambda: 1e9), device.kernel(lambda: 1.2e9)]
     outcome, _ = spent_ms(device, slow)

@@ -202,6 +202,18 @@ def test_pool_fills_the_cache_for_other_problems(pool: CompilePool) -> None:
     assert "n" not in pool.result({"deed": "ok"}).metrics
 
 
+def test_pool_goes_on_in_processes_whose_answers_nobody_has_read(pool: CompilePool) -> None:
+    """Nobody does while the device is asked; what is wanted next begins all the same."""
+    other: JsonObject = {"workload": {"name": "w"}, "dims": {"n": 7}}
+    for turn in range(2):
+        pool.fill_cache([(other, {"deed": "ok", "turn": turn, "at": at}) for at in range(2 * pool.workers)])
+        begun = [slot.wanted.config["turn"] for slot in pool._slots if slot.wanted is not None]
+        assert begun == [turn] * pool.workers
+        deadline = time.monotonic() + 20
+        while not all(slot.child.arrived for slot in pool._slots) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+
 def test_pool_settles(pool: CompilePool) -> None:
     for number in range(4):
         pool.submit({"deed": "slow", "number": number})

@@ -108,6 +108,7 @@ class CompilePool:
         """Compile configurations, each of a problem of its own, for whoever looks into the shared cache later, in place
         of what no process has begun yet. There is no outcome."""
         self._queue.clear()
+        self._read_arrived()
         for prepare, config in wanted:
             key = config_key(config)
             if not any(other.key == key and other.prepare == prepare for other in self._under_way()):
@@ -133,9 +134,7 @@ class CompilePool:
 
     def is_done(self, configs: Sequence[Configuration]) -> bool:
         """Whether there is an outcome for one of ``configs``; never waits for a compilation."""
-        for slot in self._slots:
-            while slot.busy and slot.child.arrived:
-                self._read_answer(slot)
+        self._read_arrived()
         return any(config_key(config) in self._results for config in configs)
 
     def settle(self) -> None:
@@ -167,6 +166,12 @@ class CompilePool:
     def _number(self) -> int:
         self._problems += 1
         return self._problems
+
+    def _read_arrived(self) -> None:
+        """Read the answers that are there; never waits."""
+        for slot in self._slots:
+            while slot.busy and slot.child.arrived:
+                self._read_answer(slot)
 
     def _begin_queued(self) -> None:
         for slot in self._slots:

@@ -223,17 +223,20 @@ class LocalEvaluator:
 
     def extend(self, config: Configuration, seed: int) -> Extended:
         """Try larger shapes in the process that measured last; a crash or a hang is a status."""
-        self._compile_larger([config])  # in place of what is left of the others
+        self._compile_larger([config], 1)  # in place of what is left of the others; the first one that process makes
         request = Extend(config, seed).to_json()
         return Extended.from_json(self._measuring.request("extend", request, self._timeout))
 
-    def _compile_larger(self, configs: Sequence[Configuration]) -> None:
+    def _compile_larger(self, configs: Sequence[Configuration], begin: int = 0) -> None:
         """Begin to compile ``configs``, one of which will be extended, for larger problems, first what challenges the
-        default, now that nothing else waits for the pool. On a CPU that would disturb what is timed."""
+        default, from the variant ``begin`` on, now that nothing else waits for the pool: as many as it has processes,
+        since nobody reads its answers before the device's. On a CPU that would disturb what is timed."""
         if self.exclusive:
             return
         variants = (variant for config in (*configs[1:], *configs[:1]) for variant in self._larger(config))
-        wanted = [(self._prepare_for(variant), variant.config) for variant in itertools.islice(variants, MOST_LARGER)]
+        wanted = [
+            (self._prepare_for(variant), variant.config) for variant in itertools.islice(variants, begin, MOST_LARGER)
+        ]
         self._pool.fill_cache(wanted)
 
     def _prepare_for(self, variant: LargerVariant) -> JsonObject:

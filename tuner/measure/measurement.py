@@ -26,7 +26,7 @@ class TimingProtocol(Document, frozen=True):
 
     ``clock``: events on the device, or the host's clock around launches. ``cold``: the last-level cache was flushed
     before each launch. ``procedure``: alone, a "first look", or in "rounds" among others. ``rested``: before each
-    launch the device did nothing for a while, so that its power limit lowered no clock.
+    launch of less than 4 ms, but the first, the device did nothing for as long, and its power limit lowered no clock.
     """
 
     noun: ClassVar[str] = "timing protocol"

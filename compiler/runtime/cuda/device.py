@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ... import knobs
-from ...errors import LaunchError
+from ...errors import DeuteronError, LaunchError
 from ...target import Target
 from ..arrays.dtypes import canonical_dtype, item_bytes, numpy_dtype
 from ..cpu.device import check_row, check_same
@@ -247,11 +247,14 @@ class CudaDevice(Device):
 
     def held_back(self, rest_ns: float = 0.0) -> AbstractContextManager[None]:
         """A context: what is enqueued in it on the current stream waits for its end, and begins together."""
-        return self._gate.closed(rest_ns)
+        return nullcontext() if self._gate is None else self._gate.closed(rest_ns)
 
     @cached_property
-    def _gate(self) -> Gate:
-        return Gate(self.index)
+    def _gate(self) -> Gate | None:
+        try:
+            return Gate(self.index)
+        except DeuteronError:  # its kernel is PTX, which a driver may have been told not to assemble
+            return None
 
     def repeated(self, launch: Callable[[], None], times: int) -> Callable[[], None]:
         """``launch`` so many times in a row as one CUDA graph; it must have run before."""

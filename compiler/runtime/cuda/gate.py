@@ -72,7 +72,8 @@ class Gate:
     @contextmanager
     def closed(self, rest_ns: float = 0.0) -> Iterator[None]:
         """What is enqueued on the current stream meanwhile waits until the end of this, for ``rest_ns`` at least, and
-        for :data:`MOST_NS` longer than that at most."""
+        for :data:`MOST_NS` longer than that at most. Of two threads that do so at once, the one whose gate was closed
+        first may find it opened by the other."""
         cuda.make_current(self._index)
         with self._lock:
             self._tickets += 1

@@ -7,7 +7,8 @@ start them. A graph's kernels do, which is how serving engines run decoding.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from . import driver as cuda
 
@@ -27,7 +28,7 @@ class CapturedLaunches:
     def __init__(self, index: int, launch: Callable[[], None], times: int) -> None:
         self._index = index
         self._runnable = captured(index, lambda stream: _repeat(launch, times, stream))
-        weakref.finalize(self, cuda.bindings().cuGraphExecDestroy, self._runnable)
+        weakref.finalize(self, _destroy, self._runnable)
 
     def launch(self) -> None:
         """Run all of them on the current stream; does not wait."""
@@ -40,13 +41,30 @@ def _repeat(launch: Callable[[], None], times: int, stream: int) -> None:
             launch()
 
 
+def _destroy(runnable: object) -> None:
+    with beside_captures():
+        cuda.bindings().cuGraphExecDestroy(runnable)
+
+
+@contextmanager
+def beside_captures() -> Iterator[None]:
+    """What this thread asks of the driver meanwhile breaks no capture that is under way, here or elsewhere."""
+    driver = cuda.bindings()
+    exchange = driver.cuThreadExchangeStreamCaptureMode
+    code, before = exchange(driver.CUstreamCaptureMode(_RELAXED))
+    try:
+        yield
+    finally:
+        if int(code) == 0:  # else the driver is going down
+            exchange(before)
+
+
 def captured(index: int, launch: Callable[[int], None]) -> object:
-    """An executable graph of what ``launch`` enqueues on the stream that it is given. A capture that is under way on
-    another stream is not disturbed. Raises DeviceError where that cannot be captured."""
+    """An executable graph of what ``launch`` enqueues on the stream that it is given. Raises DeviceError where that
+    cannot be captured."""
     cuda.make_current(index)
     driver = cuda.bindings()
-    before = cuda.call("cuThreadExchangeStreamCaptureMode", driver.CUstreamCaptureMode(_RELAXED))
-    try:
+    with beside_captures():
         stream = cuda.integer("cuStreamCreate", _NON_BLOCKING)
         try:
             graph = _captured(stream, launch)
@@ -56,8 +74,6 @@ def captured(index: int, launch: Callable[[int], None]) -> object:
                 driver.cuGraphDestroy(graph)
         finally:
             driver.cuStreamDestroy(stream)
-    finally:
-        cuda.call("cuThreadExchangeStreamCaptureMode", before)
 
 
 def _captured(stream: int, launch: Callable[[int], None]) -> object:

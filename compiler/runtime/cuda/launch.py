@@ -6,8 +6,9 @@ list, whose ``pop`` and ``append`` are atomic, so threads never share one; one t
 is dropped.
 
 Once a kernel is loaded, a launch asks the driver for nothing but the launch (and, with several GPUs, to make the
-context current), so a stream may be captured in a CUDA graph after one launch of the same variant. Descriptors are made
-on the host and copied, as all parameters are, when the driver reads the launch.
+context current; a bound one that repeats, once, for a graph, which disturbs no capture), so a stream may be captured
+in a CUDA graph after one launch of the same variant. Descriptors are made on the host and copied, as all parameters
+are, when the driver reads the launch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -51,6 +53,7 @@ from .packing import (
 # Static shared memory that needs no opt-in (CUDA C++ Programming Guide, "Shared Memory").
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _STREAMS_OF_A_BOUND_LAUNCH = 64
+_STREAM_OF_EACH_THREAD = 2  # CU_STREAM_PER_THREAD
 #: Launches of a kernel before machine code launches it, and of a bound launch on a stream before it becomes a graph,
 #: which takes 0.1 ms and memory.
 _LAUNCHES_BEFORE_MACHINE_CODE = 32
@@ -132,6 +135,7 @@ class LoadedOnCuda:
         several_gpus = cuda.cuda_device_count() > 1
         self._context = int(cuda.primary_context(device.index)) if several_gpus else 0  # type: ignore[call-overload]
         self._directs: weakref.WeakSet[Direct] = weakref.WeakSet()
+        self._lock = threading.Lock()  # of those functions, and of what they start with
         self._start = self._counted_start(lib)
         self._scope = self._names()
 
@@ -190,9 +194,10 @@ class LoadedOnCuda:
             nonlocal left
             left = now_left = left - 1  # of several threads one sees 0
             if not now_left:
-                self._start = self._scope["start"] = launch_function()
-                for direct in list(self._directs):
-                    direct.__globals__["start"] = self._start
+                with suppress(DeuteronError, OSError), self._lock:  # without machine code launches go on as before
+                    self._start = self._scope["start"] = launch_function()
+                    for direct in self._directs:
+                        direct.__globals__["start"] = self._start
             code: int = enter(context) if context is not None else 0
             return code or launch(pack.config, handle, pack.arguments, None)
 
@@ -202,9 +207,10 @@ class LoadedOnCuda:
         self, result: object, count: int, places: Mapping[str, str], guards: Sequence[Guard], otherwise: Direct | None
     ) -> Direct:
         """One function that launches on the current stream and returns ``result``."""
-        scope = {**self._scope, "kernel": result, "otherwise": otherwise}
-        made = direct_function(count, guards, places, self._steps(places), scope)
-        self._directs.add(made)
+        with self._lock:
+            scope = {**self._scope, "kernel": result, "otherwise": otherwise}
+            made = direct_function(count, guards, places, self._steps(places), scope)
+            self._directs.add(made)
         return made
 
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
@@ -241,16 +247,18 @@ class LoadedOnCuda:
             nonlocal left
             left = now_left = left - 1
             if not now_left:
-                self._settle(pack, grid, values, stream)
-                starts[stream] = launch_function(pack)
+                with suppress(DeuteronError, OSError):
+                    self._settle(pack, grid, values, stream)
+                    starts[stream] = launch_function(pack)
             return self._start(pack)
 
         return start
 
     def _settle(self, pack: ArgumentPack, grid: GridShape, values: tuple[Any, ...], stream: int) -> None:
-        """Give a launch its graph, unless that is not possible, or means something else: a graph begins after all that
-        was launched before it has ended."""
-        if self._recipe.programmatic or self._recipe.cooperative or not may_start_graphs():
+        """Give a launch its graph, unless that means something else: a graph begins after all that was launched before
+        it has ended, and after its own last start, which is another stream's if each thread's has this handle."""
+        unlike = self._recipe.programmatic or self._recipe.cooperative or stream == _STREAM_OF_EACH_THREAD
+        if unlike or not may_start_graphs():
             return
         with suppress(DeuteronError):
             graph = captured(self.device.index, lambda own: self.launch(grid, values, own))

@@ -11,6 +11,7 @@ the same time. There the kernel is launched.
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -18,11 +19,14 @@ from typing import overload
 
 from ...llvm import driver as llvm
 from . import driver as cuda
+from .graph import beside_captures
 from .packing import RECORD, ArgumentPack
 
 #: Graphs that may be alive in a process, each of which takes 115 KB of a GPU's memory.
 MOST_GRAPHS = 256
 _alive: set[int] = set()
+#: Threads that compiled at the same time would each have functions, of which one's definitions would be gone.
+_lock = threading.Lock()
 
 
 @overload
@@ -33,7 +37,8 @@ def launch_function(pack: ArgumentPack | None = None) -> Callable[..., int]:
     """A function that launches a pack, or starts its graph if it has one, and returns the driver's code: the pack that
     it is called with or, called with nothing, this one."""
     called = ("cuGraphLaunch", "cuLaunchKernelEx", "cuStreamIsCapturing", "cuCtxSetCurrent")
-    of_argument, of_itself = _compiled(*map(driver_function, called))
+    with _lock:
+        of_argument, of_itself = _compiled(*map(driver_function, called))
     if pack is None:
         return _python_function(of_argument, None)
     return _python_function(of_itself, pack)
@@ -54,7 +59,8 @@ def start_graph(pack: ArgumentPack, graph: int, stream: int) -> None:
 
 def _destroy(graph: int) -> None:
     _alive.discard(graph)
-    cuda.bindings().cuGraphExecDestroy(graph)
+    with beside_captures():
+        cuda.bindings().cuGraphExecDestroy(graph)
 
 
 class _MethodDefinition(ctypes.Structure):
@@ -104,7 +110,10 @@ def _compiled(start: int, launch: int, captures: int, enter: int) -> tuple[_Meth
     loaded = llvm.LoadedObject(llvm.compile_text(text, llvm.host_machine(), "object"))
     loaded.keep()
     of_argument = _MethodDefinition(b"launch", loaded.address("launch_argument"), _ONE_ARGUMENT, None)
-    return of_argument, _MethodDefinition(b"launch", loaded.address("launch"), _NO_ARGUMENTS, None)
+    of_itself = _MethodDefinition(b"launch", loaded.address("launch"), _NO_ARGUMENTS, None)
+    for definition in (of_argument, of_itself):  # functions made of them know where they are, and hold nothing
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
+    return of_argument, of_itself
 
 
 #: Python's other threads go on while the driver is at work, which may wait for room in the device's queue.

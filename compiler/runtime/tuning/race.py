@@ -167,9 +167,10 @@ class _Rounds:
         shared_ns = max(wall_ns / count - sum(own_ns), 0.0) / len(runners)
         for runner, own in zip(runners, own_ns, strict=True):
             runner.spent_ns += (own + shared_ns) * count
-            runner.round_ns = own + shared_ns
+            rested = runner.rest_ns
             if self._flush:
                 runner.rest_ns = rest_before(statistics.median(runner.times[-count:]) * 1e6)
+            runner.round_ns = own + shared_ns + runner.rest_ns - rested
 
     def _launch(self, runners: Sequence[Contestant], count: int) -> list[Timer]:
         device, before, flush = self._device, self._before, self._flush

@@ -171,6 +171,19 @@ def test_rings_of_one_group_leave_room_for_another_cta(to_gpu, block, stages: in
     assert few.num_slots == stages and ANOTHER_CTA not in few.recipe.guards
 
 
+def test_rings_that_no_producer_feeds_keep_their_slots(to_gpu) -> None:
+    """Of rows that are gathered: threads copy them ahead of themselves."""
+    types = {**SIZES, **dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16:16"), "i_ptr": "*i32:16"}
+    text = PRODUCT.replace("(a_ptr,", "(i_ptr, a_ptr,").replace("a_ptr + rows * K", "a_ptr + tl.load(i_ptr + rows) * K")
+    sizes = {"BM": 128, "BN": 128, "BK": 64, "ADDS": False}
+    made, few = (
+        to_gpu(text, types, sizes, 4, persistent=False, num_stages=6, denied=denied)
+        for denied in (frozenset(), frozenset({ANOTHER_CTA}))
+    )
+    assert not list(made.ops_of(Roles)) and made.num_slots == few.num_slots
+    assert ANOTHER_CTA not in made.recipe.guards
+
+
 SCALED = """
 def scaled(a_ptr, b_ptr, w_ptr, c_ptr, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     i = tl.arange(0, BM)
