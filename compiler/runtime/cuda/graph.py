@@ -28,7 +28,7 @@ class CapturedLaunches:
     def __init__(self, index: int, launch: Callable[[], None], times: int) -> None:
         self._index = index
         self._runnable = captured(index, lambda stream: _repeat(launch, times, stream))
-        weakref.finalize(self, _destroy, self._runnable)
+        weakref.finalize(self, destroy, self._runnable)
 
     def launch(self) -> None:
         """Run all of them on the current stream; does not wait."""
@@ -41,13 +41,14 @@ def _repeat(launch: Callable[[], None], times: int, stream: int) -> None:
             launch()
 
 
-def _destroy(runnable: object) -> None:
-    with beside_captures():
+def destroy(runnable: object) -> None:
+    """Give an executable graph back."""
+    with _beside_captures():
         cuda.bindings().cuGraphExecDestroy(runnable)
 
 
 @contextmanager
-def beside_captures() -> Iterator[None]:
+def _beside_captures() -> Iterator[None]:
     """What this thread asks of the driver meanwhile breaks no capture that is under way, here or elsewhere."""
     driver = cuda.bindings()
     exchange = driver.cuThreadExchangeStreamCaptureMode
@@ -64,7 +65,7 @@ def captured(index: int, launch: Callable[[int], None]) -> object:
     cannot be captured."""
     cuda.make_current(index)
     driver = cuda.bindings()
-    with beside_captures():
+    with _beside_captures():
         stream = cuda.integer("cuStreamCreate", _NON_BLOCKING)
         try:
             graph = _captured(stream, launch)

@@ -19,7 +19,7 @@ from typing import overload
 
 from ...llvm import driver as llvm
 from . import driver as cuda
-from .graph import beside_captures
+from .graph import destroy
 from .packing import RECORD, ArgumentPack
 
 #: Graphs that may be alive in a process, each of which takes 115 KB of a GPU's memory.
@@ -59,8 +59,7 @@ def start_graph(pack: ArgumentPack, graph: int, stream: int) -> None:
 
 def _destroy(graph: int) -> None:
     _alive.discard(graph)
-    with beside_captures():
-        cuda.bindings().cuGraphExecDestroy(graph)
+    destroy(graph)
 
 
 class _MethodDefinition(ctypes.Structure):
