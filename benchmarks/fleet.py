@@ -1,22 +1,24 @@
 """How much faster a service gets with a second GPU, and whether the devices disturb each other's times.
 
-python benchmarks/fleet.py [--devices cuda:0 cuda:1] [--shapes 40] [--jobs 8] [--trials 12] [--limit SECONDS]
-                           [--out FILE]
+python benchmarks/fleet.py [--devices cuda:0 cuda:1] [--shapes 40] [--jobs 8] [--trials 12] [--turns 1]
+                           [--limit SECONDS] [--out FILE]
 
-Searches of the built-in matmul (bf16; f32 on a CPU), dealt out to some jobs as ``deuteron submit --jobs`` does, each of
-so many trials; from 21 on (tuner/experience/patience.py) those that start from others may end earlier, and how early
-differs from run to run. They are submitted at once to a service with a worker for the first device, then to a new one
-with a worker for each, once these have opened their devices; both know nothing. "speedup" is the searches per hour of
-the second over those of the first, "trials_per_hour" the same of what they screened; a run that is not done after
---limit seconds counts what it has. Of every search the default configuration is timed in its last phase: "a/a" are the
-ratios of these times, other devices busy over idle, of the shapes that the first device measured in both runs; "apart"
-counts those whose 95 % intervals do not meet. With one device both runs are on it, and "a/a" says what that comes to
-where nothing is busy. "idle" are seconds of a run in which workers had no job, of all workers together: before their
-first one, between two, and after their last one. "spent" are seconds of their jobs: "screen wait" for what was proposed
-and compiled, "check" and "measure" there and in races and finals, what these took beyond ("race rest", "final rest":
-processes and their inputs, and where somebody is FASTER the first of two finals), and what was between trials of a job:
-"begin", "propose", "wait for compilers", "larger shapes" and "end" as the profile of the search has them, "between
-trials" what none of these is.
+Searches of the built-in matmul (bf16; f32 on a CPU), dealt out to some jobs as ``deuteron submit --jobs`` does, each
+of so many trials; from 21 on (tuner/experience/patience.py) those that start from others may end earlier, and how
+early differs from run to run. They are submitted at once to a service with a worker for the first device, then to a
+new one with a worker for each, once these have opened their devices; all know nothing. A host is now faster and now
+slower, by a twentieth within minutes where it is shared: the second of two --turns has first a worker for each
+device, then for one. Figures come in pairs, for one device and for all; those of several turns are added up.
+"speedup" is the searches per hour of all devices over those of one, "trials_per_hour" the same of what they screened;
+a run that is not done after --limit seconds counts what it has. Of every search the default configuration is timed in
+its last phase: "a/a" are the ratios of these times, other devices busy over idle, of the shapes that the first device
+measured in both runs of a turn; "apart" counts those whose 95 % intervals do not meet. With one device all runs are
+on it, and "a/a" says what that comes to where nothing is busy. "idle" are seconds of a run in which workers had no
+job, of all workers together: before their first one, between two, and after their last one. "spent" are seconds of
+their jobs: "screen wait" for what was proposed and compiled, "check" and "measure" there and in races and finals,
+what these took beyond ("race rest", "final rest": processes and their inputs, and where somebody is FASTER the first
+of two finals), and what was between trials of a job: "begin", "propose", "wait for compilers", "larger shapes" and
+"end" as the profile of the search has them, "between trials" what none of these is.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -200,29 +202,32 @@ def _searches(job: dict[str, Any]) -> Iterator[Search]:
         yield Search(record["shape"], device, record["trials"], median, low, high, record["speedup"]["median"])
 
 
-def compare(one: Run, all_: Run) -> dict[str, object]:
-    """What the second device is worth, and the A/A of the first."""
-    found = {shape_key(search.shape): search for search in one.searches}
-    both = [(found[key], after) for after in all_.searches if (key := shape_key(after.shape)) in found]
-    pairs = [(before, after) for before, after in both if before.device == after.device]
-    ratios = sorted(after.default_us / before.default_us for before, after in pairs)
-    apart = sum(after.low_us > before.high_us or after.high_us < before.low_us for before, after in pairs)
+def compare(turns: Sequence[tuple[Run, Run]]) -> dict[str, object]:
+    """What more devices are worth, and the A/A of the first; a turn is a run on one and a run on all."""
+    sides = tuple(zip(*turns, strict=True))
+    seconds = [sum(run.seconds for run in side) for side in sides]
+    trials = [sum(run.trials for run in side) for side in sides]
+    per_hour = [
+        sum(len(run.searches) for run in side) / spent * 3600 for side, spent in zip(sides, seconds, strict=True)
+    ]
     report: dict[str, object] = {
-        "speedup": round(all_.per_hour / one.per_hour, 3),
-        "time": round(all_.seconds / one.seconds, 3) if one.complete and all_.complete else None,
-        "searches_per_hour": [round(run.per_hour) for run in (one, all_)],
-        "seconds": [round(run.seconds, 1) for run in (one, all_)],
-        "trials": [run.trials for run in (one, all_)],
-        "trials_per_hour": round(all_.trials / all_.seconds / (one.trials / one.seconds), 3),
-        "idle": [run.idle() for run in (one, all_)],
-        "spent": [run.spent() for run in (one, all_)],
+        "speedup": round(per_hour[1] / per_hour[0], 3),
+        "time": round(seconds[1] / seconds[0], 3) if all(run.complete for side in sides for run in side) else None,
+        "time_of_turns": [round(all_.seconds / one.seconds, 3) for one, all_ in turns],
+        "searches_per_hour": [round(found) for found in per_hour],
+        "seconds": [[round(run.seconds, 1) for run in side] for side in sides],
+        "trials": trials,
+        "trials_per_hour": round(trials[1] / seconds[1] / (trials[0] / seconds[0]), 3),
+        "idle": [_sum(run.idle() for run in side) for side in sides],
+        "spent": [_sum(run.spent() for run in side) for side in sides],
     }
-    if ratios:
-        geomean = math.exp(statistics.fmean(map(math.log, ratios)))
+    pairs = [pair for one, all_ in turns for pair in _of_both(one, all_)]
+    if pairs:
+        ratios = sorted(after.default_us / before.default_us for before, after in pairs)
         report["a/a"] = {
             "pairs": len(ratios),
-            "apart": apart,
-            "geomean": round(geomean, 4),
+            "apart": sum(after.low_us > before.high_us or after.high_us < before.low_us for before, after in pairs),
+            "geomean": round(math.exp(statistics.fmean(map(math.log, ratios))), 4),
             "median": round(statistics.median(ratios), 4),
             "least": round(ratios[0], 4),
             "most": round(ratios[-1], 4),
@@ -230,14 +235,29 @@ def compare(one: Run, all_: Run) -> dict[str, object]:
     return report
 
 
+def _sum(runs: Iterable[dict[str, float]]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for seconds in runs:
+        total.update(seconds)
+    return {what: round(found, 2) for what, found in total.items()}
+
+
+def _of_both(one: Run, all_: Run) -> list[tuple[Search, Search]]:
+    """The searches that one device made in both runs."""
+    found = {shape_key(search.shape): search for search in one.searches}
+    both = [(found[key], after) for after in all_.searches if (key := shape_key(after.shape)) in found]
+    return [(before, after) for before, after in both if before.device == after.device]
+
+
 def main() -> None:
-    """Both runs, the comparison as JSON."""
+    """All runs, the comparison as JSON."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--devices", nargs="+", default=["cuda:0", "cuda:1"])
     parser.add_argument("--shapes", type=int, default=40, help="how many; at most as many as there are")
     parser.add_argument("--jobs", type=int, default=8, help="that the shapes are dealt out to")
     parser.add_argument("--trials", type=int, default=12, help="of each shape")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for each of the two runs")
+    parser.add_argument("--turns", type=int, default=1, help="of one device and all")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for each run")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     on_cpu = options.devices[0] == "cpu"
@@ -247,15 +267,17 @@ def main() -> None:
     device, dtype = ("cpu", "f32") if on_cpu else ("cuda", "bf16")
     jobs = JobSpec(spec, tuple(shapes), (dtype,), device, budget).split(options.jobs)
     report: dict[str, object] = {"environment": environment(), "trials": options.trials}
-    runs: list[Run] = []
-    for devices in (options.devices[:1], options.devices):
-        made = run(devices, jobs, options.limit)
-        runs.append(made)
-        report["runs"] = [asdict(one) for one in runs]
+    runs: list[tuple[bool, Run]] = []
+    for number in range(2 * options.turns):
+        on_all = number % 4 in (1, 2)  # one, all, all, one
+        made = run(options.devices if on_all else options.devices[:1], jobs, options.limit)
+        runs.append((on_all, made))
+        report["runs"] = [asdict(one) for _, one in runs]
         print(f"{', '.join(made.devices)}: {len(made.searches)} searches in {made.seconds:.1f} s", flush=True)
         if options.out:
             options.out.write_text(json.dumps(report, indent=1) + "\n")
-    report["result"] = compare(*runs)
+    ones, alls = ([made for on_all, made in runs if on_all is wanted] for wanted in (False, True))
+    report["result"] = compare(list(zip(ones, alls, strict=True)))
     print(json.dumps(report["result"]))
     if options.out:
         options.out.write_text(json.dumps(report, indent=1) + "\n")

@@ -345,6 +345,30 @@ def test_bound_launches_are_captured_whatever_they_are(torch: Any) -> None:
 
 
 @pytest.mark.gpu
+def test_graphs_may_be_dropped_while_torch_captures(torch: Any) -> None:
+    """torch captures in the mode that forbids this thread what might disturb a capture."""
+    x = torch.zeros(1000, device="cuda")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        kept, dropped = (add_one.bound((8,), x, 1000, BLOCK=128) for _ in range(2))
+        for _ in range(40):
+            kept()
+            dropped()
+        torch.cuda.synchronize()
+        alive = len(native._alive)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            kept()
+            del dropped
+            gc.collect()
+            assert len(native._alive) == alive - 1
+            kept()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert (x == 82).all()
+
+
+@pytest.mark.gpu
 def test_threads_share_a_bound_launch() -> None:
     device = deuteron.get_device("cuda:0")
     x = device.array(np.zeros(256, np.float32))
