@@ -19,7 +19,7 @@ from .fragments import (
     wgmma_warps,
 )
 from .linear import TOKEN_PATTERN, HardwareIndex, LinearLayout
-from .matrix import MatrixAccess, plan_matrix_access
+from .matrix import MatrixAccess, plan_matrix_access, plan_matrix_store, transposing
 from .shared import (
     SharedLayout,
     shared_linear,
@@ -77,6 +77,7 @@ __all__ = [
     "plan_conversion",
     "matrix_descriptor",
     "plan_matrix_access",
+    "plan_matrix_store",
     "plan_shared_access",
     "remove_register_broadcast",
     "reshape_layout",
@@ -88,6 +89,7 @@ __all__ = [
     "slice_layout",
     "split_layout",
     "splittable_layout",
+    "transposing",
     "swizzle_of",
     "unbroadcast_layout",
     "unique_registers",

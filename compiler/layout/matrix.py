@@ -2,18 +2,21 @@
 
 Source: PTX ISA, "Warp-level matrix load instruction: ldmatrix" and stmatrix. A matrix is 8 rows of 16 bytes, row
 j of matrix m at the address given by lane 8m + j. Lane l holds bytes 4(l % 4) to 4(l % 4) + 3 of row l / 4; with
-.trans it holds 16-bit elements 2(l % 4) and 2(l % 4) + 1 of column l / 4.
+.trans it holds 16-bit elements 2(l % 4) and 2(l % 4) + 1 of column l / 4. Of bytes such an element is a pair, which
+.trans leaves side by side.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 
-from ..hardware import LANE_BITS, VECTOR_BYTES
+from ..hardware import LANE_BITS, LANES, VECTOR_BYTES
 from .access import element_bytes_of
+from .construct import Tiling
 from .f2 import LayoutError, span_of
-from .linear import LinearLayout
+from .linear import Coordinates, Dimension, LinearLayout
 from .shared import SharedLayout
 
 #: Matrices of one instruction, as bits of their number (PTX ISA, "ldmatrix": x4).
@@ -25,7 +28,8 @@ class MatrixAccess:
     """ldmatrix or stmatrix instructions that move the registers of a layout.
 
     Instruction i has ``matrices`` (1, 2 or 4) matrices and ``transposed`` says whether it has .trans. Its 32-bit
-    operands, in order, pack the registers ``registers[i]`` (4 / element_bytes each, lowest first). Every lane gives
+    operands, in order, pack the registers ``registers[i]`` (4 / element_bytes each, lowest first); those of loads are
+    in order. Every lane gives
     the byte address base + (``offsets[i]`` XOR lane bases XOR warp bases), as in ``SharedAccess``.
     """
 
@@ -40,7 +44,7 @@ class MatrixAccess:
 
 @lru_cache(maxsize=4096)
 def plan_matrix_access(layout: LinearLayout, shared: SharedLayout, element_bits: int) -> MatrixAccess | None:
-    """The ldmatrix (or, where no element has two holders in a warp, stmatrix) form of an access, or None.
+    """The ldmatrix (or, where no element has two holders, stmatrix) form of an access, or None.
 
     None when the layout's fragments are not such matrices, when rows are not 16 contiguous aligned bytes, and when
     a thread holds copies. Raises LayoutError when the shapes differ.
@@ -55,14 +59,15 @@ def plan_matrix_access(layout: LinearLayout, shared: SharedLayout, element_bits:
     if len(lane) != LANE_BITS or element_bytes > 4:
         return None
     packed = (4 // element_bytes).bit_length() - 1
+    paired = packed - 1
     row = (VECTOR_BYTES // element_bytes).bit_length() - 1
     units = [1 << bit for bit in range(row)]
     if len(register) < packed or len(set(span_of(register))) < 1 << len(register):
         return None
     if register[:packed] + lane[:2] == units:
         transposed, rows = False, lane[2:]
-    elif element_bytes == 2 and lane[2:] == units:
-        transposed, rows = True, [register[0], *lane[:2]]
+    elif element_bytes <= 2 and register[:paired] + lane[2:] == units:
+        transposed, rows = True, [register[paired], *lane[:2]]
     else:
         return None
     if any(offset % (1 << row) for offset in (*rows, *register[packed:], *warp)):
@@ -79,3 +84,49 @@ def plan_matrix_access(layout: LinearLayout, shared: SharedLayout, element_bits:
         lane=tuple(offset * element_bytes for offset in (*rows, *matrices)),
         warp=tuple(offset * element_bytes for offset in warp),
     )
+
+
+@lru_cache(maxsize=4096)
+def plan_matrix_store(layout: LinearLayout, shared: SharedLayout, element_bits: int) -> MatrixAccess | None:
+    """The stmatrix form of a store, or None: as :func:`plan_matrix_access`, but registers may come in any order, and no
+    element may have two holders."""
+    if not layout.is_injective:
+        return None
+    inverse = shared.inverse()
+    size = element_bytes_of(element_bits)
+    bits = range(len(layout.flat_register))
+    order = sorted(bits, key=lambda bit: min(inverse(layout.flat_register[bit]) * size, 4))
+    columns = tuple(layout.flat_register[bit] for bit in order) + layout.columns[len(order) :]
+    plan = plan_matrix_access(layout.with_columns(layout.shape, columns), shared, element_bits)
+    if plan is None:
+        return None
+    held = span_of([1 << bit for bit in order])
+    return replace(plan, registers=tuple(tuple(held[r] for r in group) for group in plan.registers))
+
+
+def transposing(shape: Coordinates, k_axis: int, warps: int, element_bits: int) -> LinearLayout | None:
+    """Registers in which a matrix in shared memory passes from rows along the other axis to rows along ``k_axis``, both
+    swizzled, without bank conflicts but for some between two rows.
+
+    Bytes are read by ldmatrix.trans, as pairs of neighbours in words of two k, and written by stmatrix, as words of
+    four k. Elements of 32 bits are read as vectors of four and written one by one, each lane another k. None for other
+    widths, and where a thread would have less than that.
+    """
+    other = 1 - k_axis
+    tiling = Tiling(shape)
+    steps: tuple[tuple[Dimension, int, int], ...]
+    if element_bits == 8:
+        steps = (("register", other, 2), ("register", k_axis, 4), ("lane", k_axis, 4), ("lane", other, 8))
+    elif element_bits == 32:
+        along_k = min(shape[k_axis], LANES)
+        steps = (("register", other, 4), ("lane", k_axis, along_k), ("lane", other, LANES // along_k))
+    else:
+        return None
+    for dimension, axis, count in steps:
+        tiling.take(dimension, axis, count)
+    room = shape[other] // prod(count for _, axis, count in steps if axis == other)
+    along = min(warps, max(room, 1))
+    tiling.take("warp", other, along)
+    tiling.take("warp", k_axis, warps // along)
+    made = tiling.finish((k_axis, other))
+    return made if made.is_injective else None

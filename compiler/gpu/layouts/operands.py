@@ -19,11 +19,12 @@ from ...layout import (
     SharedLayout,
     contiguous_registers,
     plan_matrix_access,
+    plan_matrix_store,
     plan_shared_access,
     shared_linear,
     shared_swizzled,
 )
-from ...layout.access import element_bytes_of
+from ...layout.access import element_bytes_of, wavefronts
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,10 @@ class LocalLoad:
 
 @dataclass(frozen=True, slots=True)
 class LocalStore:
-    """Registers into a tile in shared memory; ``bytes`` of it."""
+    """Registers into a tile in shared memory, ``bytes`` of it: by stmatrix where they have its shape and the machine
+    has the instruction."""
 
-    write: SharedAccess
+    write: SharedAccess | MatrixAccess
     bytes: int
 
 
@@ -57,10 +59,21 @@ def plan_local_load(shared: SharedLayout, result: LinearLayout, element_bits: in
     )
 
 
-def plan_local_store(source: LinearLayout, shared: SharedLayout, element_bits: int) -> LocalStore:
-    """How the threads of ``source`` write a tile of shared memory."""
+def plan_local_store(
+    source: LinearLayout, shared: SharedLayout, element_bits: int, *, matrices: bool = False
+) -> LocalStore:
+    """How the threads of ``source`` write a tile of shared memory; ``matrices``: there is stmatrix."""
     size = source.size * element_bytes_of(element_bits)
-    return LocalStore(plan_shared_access(source, shared, element_bits), size)
+    by_matrices = plan_matrix_store(source, shared, element_bits) if matrices else None
+    return LocalStore(by_matrices or plan_shared_access(source, shared, element_bits), size)
+
+
+def write_cycles(store: LocalStore) -> int:
+    """Cycles in which a warp's stores go through shared memory."""
+    write = store.write
+    if isinstance(write, MatrixAccess):  # eight rows at a time
+        return len(write.registers) * write.matrices * wavefronts(write.lane[:3], VECTOR_BYTES)
+    return len(write.registers) * wavefronts(write.lane, write.vector_bytes)
 
 
 @lru_cache(maxsize=1024)

@@ -13,11 +13,13 @@ from ...layout import (
     matrix_descriptor,
     plan_conversion,
     shared_tensor_core,
+    transposing,
     widest_swizzle,
 )
 from ...tile.shape import Permute
 from ..asynchronous import SharedView
 from ..ops import ConvertLayout
+from .operands import plan_local_store, write_cycles
 from .reduction import bits_of
 from .relayout import Relayout
 from .views import unpermuted
@@ -55,14 +57,24 @@ def shared_operand(state: Relayout, value: Value, k_axis: int) -> Value:
     seen = _in_shared(state, value, k_axis)
     if seen is not None:
         return seen
-    held = state.demand(value, state.natural(value))
-    to = value.type.in_shared_memory(_layout_for(value.type, held.type.layout, k_axis))
+    through = _transposed(state, value, k_axis) or state.natural(value)
+    held = state.demand(value, through)
+    to = value.type.in_shared_memory(_layout_for(value.type, through, k_axis))
     convert = ConvertLayout(held, to)
     convert.location = value.op.location if value.op is not None else None
     if state.made(unpermuted(value)) is not None:
         return state.convert_beside(value, convert)
     state.append(convert)
     return convert.result
+
+
+def _transposed(state: Relayout, value: Value, k_axis: int) -> LinearLayout | None:
+    """The registers through which elements that lie along the other axis go to shared memory, where wgmma reads them
+    along K alone; None for other values."""
+    natural = state.natural(value)
+    if contiguous_registers(natural, 1 - k_axis) <= contiguous_registers(natural, k_axis):
+        return None
+    return transposing(value.type.shape, k_axis, natural.warps, bits_of(value.type))
 
 
 def operand_of_threads(state: Relayout, value: Value) -> Value:
@@ -88,14 +100,18 @@ def _in_shared(state: Relayout, value: Value, k_axis: int | None = None) -> Valu
     return view.result
 
 
-def _layout_for(type: Tile, held: LinearLayout | None, k_axis: int) -> SharedLayout:
-    """K-major, unless the element type allows the other way and the registers hold neighbours along the other axis."""
+def _layout_for(type: Tile, held: LinearLayout, k_axis: int) -> SharedLayout:
+    """K-major, unless the element type allows the other way and the registers hold neighbours along the other axis, or
+    are written faster so."""
     bits = type.elem.bits
     fast = k_axis
-    if held is not None and bits == 16 and contiguous_registers(held, 1 - k_axis) > contiguous_registers(held, k_axis):
+    if bits == 16 and contiguous_registers(held, 1 - k_axis) > contiguous_registers(held, k_axis):
         fast = 1 - k_axis
-    for axis in (fast, 1 - fast):
-        swizzle = widest_swizzle(type.shape[axis] * bits // 8)
-        if swizzle and (axis == k_axis or bits == 16):
-            return shared_tensor_core(type.shape, bits, swizzle, (axis, 1 - axis))
-    raise ValueError(f"no layout of {type} in shared memory suits wgmma")
+    found = [
+        shared_tensor_core(type.shape, bits, swizzle, (axis, 1 - axis))
+        for axis in (fast, 1 - fast)
+        if (swizzle := widest_swizzle(type.shape[axis] * bits // 8)) and (axis == k_axis or bits == 16)
+    ]
+    if not found:
+        raise ValueError(f"no layout of {type} in shared memory suits wgmma")
+    return min(found, key=lambda shared: write_cycles(plan_local_store(held, shared, bits, matrices=True)))

@@ -267,7 +267,8 @@ def choose_conversion(op: ConvertLayout) -> Conversion | OperandPlan | LocalLoad
     if op.x.type.shared is not None:
         return plan_local_load(op.x.type.shared, _layout(op.result), bits)
     if op.to.shared is not None:
-        return plan_local_store(_layout(op.x), op.to.shared, bits)
+        # Operands of wgmma; what has that has stmatrix.
+        return plan_local_store(_layout(op.x), op.to.shared, bits, matrices=True)
     source, result = _layout(op.x), _layout(op.result)
     alone = source.warps > 1 and not any(source.flat_warp)
     plan = plan_conversion(source, result, bits, CONVERSION_BYTES, NEEDLESS_BARRIER_COST if alone else BARRIER_COST)

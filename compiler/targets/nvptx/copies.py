@@ -17,11 +17,10 @@ from ...layout import (
     plan_shared_access,
     swizzle_of,
 )
-from ..simt.convert import addresses, store_registers
+from ..simt.convert import addresses, store_matrices, store_registers
 from ..simt.lowering import Lowering, reach_of, rule
 from ..simt.registers import GLOBAL_POINTER, register_type
 from .machine import RULES
-from .matrices import store_matrices
 from .pipes import barrier_address, filling, group_leader, leader, meet
 from .uniform import uniform_warp_bits
 

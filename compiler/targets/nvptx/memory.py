@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...errors import UnsupportedOp
 from ...gpu.ops import VectorLoad, VectorStore, VectorUpdate
 from ...ir.types import BF16, F16, Scalar
@@ -93,6 +95,22 @@ class PtxMemory(simt.SimtTarget):
             f"ldmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 {{{outputs}}}, [${count} + {offset}];",
             ",".join(["=r"] * count) + ",r,~{memory}",
             [("i32", pointer)],
+            convergent=True,
+        )
+
+    def store_matrices(
+        self, state: simt.Lowering, write: MatrixAccess, address: str, offset: int, words: Sequence[str]
+    ) -> None:
+        """``stmatrix``, from sm_90 on."""
+        count = write.matrices
+        inputs = ", ".join(f"${1 + i}" for i in range(count))
+        transposed = ".trans" if write.transposed else ""
+        pointer = state.text.op(f"ptrtoint ptr addrspace(3) {address} to i32")
+        state.text.asm(
+            [],
+            f"stmatrix.sync.aligned.m8n8.x{count}{transposed}.shared.b16 [$0 + {offset}], {{{inputs}}};",
+            ",".join(["r"] * (1 + count)) + ",~{memory}",
+            [("i32", pointer), *(("i32", word) for word in words)],
             convergent=True,
         )
 

@@ -80,6 +80,9 @@ def _local_store(state: Lowering, plan: LocalStore, op: ConvertLayout) -> None:
 
 def store_tile(state: Lowering, plan: LocalStore, value: Value, start: int | str) -> None:
     """Write ``value`` to byte ``start`` of shared memory."""
+    if isinstance(plan.write, MatrixAccess):
+        store_matrices(state, value, plan.write, range(plan.bytes), start)
+        return
     writes = addresses(state, plan.write, start)
     for i, group in enumerate(plan.write.registers):
         store_registers(state, value, group, writes(i))
@@ -169,6 +172,31 @@ def _read_matrices(state: Lowering, read: MatrixAccess, start: str) -> dict[int,
         loaded = state.machine.load_matrices(state, read, bases[xored], fixed + (offset & ~reach))
         words.update(zip(group[::per_word], loaded, strict=True))
     return words
+
+
+def store_matrices(state: Lowering, value: Value, write: MatrixAccess, part: range, start: int | str) -> None:
+    """Write the registers of ``value`` whose bytes of the tile lie in ``part``, each ``start`` bytes from there."""
+    fixed, dynamic = (0, start) if isinstance(start, str) and start.startswith("%") else (int(start), "")
+    thread = state.thread_bits(write.lane, write.warp)
+    reach = reach_of((*write.lane, *write.warp))
+    per_word = 4 // write.element_bytes
+    bases: dict[int, str] = {}
+    for group, offset in zip(write.registers, write.offsets, strict=True):
+        if offset not in part:
+            continue
+        xored = offset & reach
+        if xored not in bases:
+            place = state.add_bits(thread, reach, xored)
+            bases[xored] = state.shared(state.plus(dynamic, place) if dynamic else place)
+        words = [_word(state, value, group[i : i + per_word]) for i in range(0, len(group), per_word)]
+        state.machine.store_matrices(state, write, bases[xored], fixed + (offset & ~reach), words)
+
+
+def _word(state: Lowering, value: Value, registers: Sequence[int]) -> str:
+    """The 32 bits of ``registers``; a float of so many fills them by itself."""
+    (word,) = packed_words(state, value, registers)
+    type = words_of(value.type.elem, len(registers)).type
+    return word if type == "i32" else state.text.op(f"bitcast {type} {word} to i32")
 
 
 # Shuffles ----------------------------------------------------------------------------------------------------

@@ -128,6 +128,12 @@ class SimtTarget(ABC):
         """One i32 of tensor core fragments per matrix of ``read``, ``offset`` bytes past ``address`` (shared)."""
 
     @abstractmethod
+    def store_matrices(
+        self, state: Lowering, write: MatrixAccess, address: str, offset: int, words: Sequence[str]
+    ) -> None:
+        """Store an i32 of fragments per matrix of ``write``, ``offset`` bytes past ``address`` (shared)."""
+
+    @abstractmethod
     def atomic(
         self,
         state: Lowering,

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...errors import UnsupportedOp
-from ...gpu.layouts.operands import plan_local_store, scratch_layout
+from ...gpu.layouts.operands import scratch_layout
 from ...gpu.memory.scratch import operand_bytes
 from ...hardware import VECTOR_BYTES
 from ...ir.core import Value
 from ...ir.types import Scalar
-from ...layout import LinearLayout, SharedLayout
+from ...layout import LinearLayout, SharedLayout, plan_shared_access
 from ...layout.access import element_bytes_of
 from ...layout.linear import flatten
 from ...tile.matmul import Dot
@@ -109,10 +109,10 @@ def _sides(state: Lowering, op: Dot, layout: LinearLayout) -> list[_Side]:
         else:
             held, bits = _layout(value), value.type.elem.bits
             shared, start = scratch_layout(held, bits), str(free)
-            plan = plan_local_store(held, shared, bits)
+            write = plan_shared_access(held, shared, bits)
             free += operand_bytes(value)
-            writes = addresses(state, plan.write, start)
-            for i, group in enumerate(plan.write.registers):
+            writes = addresses(state, write, start)
+            for i, group in enumerate(write.registers):
                 store_registers(state, value, group, writes(i))
         size = element_bytes_of(value.type.elem.bits)
         lane, warp = ([_place(shared, outer, b[outer], 0) * size for b in part] for part in (layout.lane, layout.warp))

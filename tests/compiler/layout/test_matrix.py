@@ -4,14 +4,18 @@ import pytest
 
 from deuteron.compiler.layout import (
     LayoutError,
+    bank_conflicts,
     coalesced,
     dot_operand,
     mma_accumulator,
     permute_layout,
     plan_matrix_access,
+    plan_matrix_store,
+    plan_shared_access,
     shared_linear,
     shared_swizzled,
     shared_tensor_core,
+    transposing,
     wgmma_accumulator,
 )
 
@@ -122,3 +126,81 @@ def test_other_layouts_have_no_matrix_form():
     assert plan_matrix_access(dot_operand((64, 64), 0, (2, 2), 16), shared, 32) is None
     with pytest.raises(LayoutError, match="differ"):
         plan_matrix_access(coalesced((64, 64), 4, 8), shared_linear((64, 32)), 16)
+
+
+def stmatrix(plan, warp, held):
+    """What all lanes of a warp leave in memory, by byte address; ``held(register, lane)`` is an element."""
+    memory = {}
+    size = plan.element_bytes
+    for registers, constant in zip(plan.registers, plan.offsets, strict=True):
+        rows = [xor_of(plan.lane, lane) ^ xor_of(plan.warp, warp) ^ constant for lane in range(32)]
+        for lane in range(32):
+            data = [(held(r, lane), byte) for r in registers for byte in range(size)]
+            for matrix in range(plan.matrices):
+                word = data[4 * matrix : 4 * matrix + 4]
+                for half in (0, 1):
+                    row, column = lane // 4, 2 * (lane % 4) + half
+                    if plan.transposed:
+                        row, column = column, row
+                    for byte in (0, 1):
+                        place = rows[8 * matrix + row] + 2 * column + byte
+                        assert place not in memory
+                        memory[place] = word[2 * half + byte]
+    return memory
+
+
+@pytest.mark.parametrize("k_axis", [0, 1])
+@pytest.mark.parametrize(
+    ("k", "other", "warps"), [(16, 64, 4), (32, 32, 4), (64, 128, 8), (128, 128, 4), (128, 16, 8), (256, 64, 16)]
+)
+def test_bytes_are_transposed_on_their_way_through_registers(k, other, warps, k_axis):
+    """From rows along the other axis, whatever their swizzle, into the rows along K that wgmma reads."""
+    shape = (k, other) if k_axis == 0 else (other, k)
+    layout = transposing(shape, k_axis, warps, 8)
+    assert layout.is_injective and layout.is_surjective and layout.warps == warps
+    for swizzle in (width for width in (0, 32, 64, 128) if width <= other):
+        read = check(layout, shared_tensor_core(shape, 8, swizzle, order=(1 - k_axis, k_axis)), 8)
+        assert read.transposed and read.matrices == min(4, layout.registers // 4)
+    for swizzle in (width for width in (0, 32, 64, 128) if width <= k):
+        shared = shared_tensor_core(shape, 8, swizzle, order=(k_axis, 1 - k_axis))
+        write = plan_matrix_store(layout, shared, 8)
+        assert not write.transposed
+        memory = {}
+        for warp in range(warps):
+            memory |= stmatrix(write, warp, lambda register, lane, warp=warp: layout.apply_flat(register, lane, warp))
+        assert memory == {offset: (shared.map(offset), 0) for offset in range(k * other)}
+
+
+def test_few_bytes_are_not_transposed_so():
+    assert transposing((16, 32), 0, 4, 8) is None
+    assert transposing((8, 512), 0, 4, 8) is None and transposing((512, 8), 0, 4, 8) is None
+
+
+@pytest.mark.parametrize("k_axis", [0, 1])
+@pytest.mark.parametrize(("k", "other", "warps"), [(32, 128, 8), (32, 64, 4), (64, 128, 4), (128, 32, 8)])
+def test_words_are_transposed_without_bank_conflicts(k, other, warps, k_axis):
+    shape = (k, other) if k_axis == 0 else (other, k)
+    layout = transposing(shape, k_axis, warps, 32)
+    assert layout.is_injective and layout.is_surjective and layout.warps == warps
+    read = plan_shared_access(layout, shared_tensor_core(shape, 32, 128, order=(1 - k_axis, k_axis)), 32)
+    write = plan_shared_access(layout, shared_tensor_core(shape, 32, 128, order=(k_axis, 1 - k_axis)), 32)
+    assert (read.vector, bank_conflicts(read), bank_conflicts(write)) == (4, 0, 0)
+
+
+def test_fragments_are_stored_whatever_the_order_of_registers_is():
+    layout = wgmma_accumulator((64, 64), 4)
+    shared = shared_tensor_core((64, 64), 16, 128)
+    columns = layout.flat_register[::-1] + layout.columns[len(layout.flat_register) :]
+    turned = layout.with_columns(layout.shape, columns)
+    assert plan_matrix_access(turned, shared, 16) is None
+    plan = plan_matrix_store(turned, shared, 16)
+    for warp in range(4):
+        memory = stmatrix(plan, warp, lambda register, lane, warp=warp: turned.apply_flat(register, lane, warp))
+        assert all((shared.map(place // 2), place % 2) == found for place, found in memory.items())
+        assert len(memory) == 64 * 64 * 2 // 4
+
+
+def test_what_two_threads_hold_is_not_stored_by_matrices():
+    layout = dot_operand((64, 64), 0, (2, 2), 16)
+    shared = shared_tensor_core((64, 64), 16, 128)
+    assert plan_matrix_access(layout, shared, 16) is not None and plan_matrix_store(layout, shared, 16) is None
