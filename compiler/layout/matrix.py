@@ -8,6 +8,7 @@ j of matrix m at the address given by lane 8m + j. Lane l holds bytes 4(l % 4) t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -104,27 +105,49 @@ def plan_matrix_store(layout: LinearLayout, shared: SharedLayout, element_bits: 
     return replace(plan, registers=tuple(tuple(held[r] for r in group) for group in plan.registers))
 
 
-def transposing(shape: Coordinates, k_axis: int, warps: int, element_bits: int) -> LinearLayout | None:
+def transposing(
+    shape: Coordinates, k_axis: int, warps: int, element_bits: int
+) -> tuple[LinearLayout, *tuple[LinearLayout, ...]] | None:
     """Registers in which a matrix in shared memory passes from rows along the other axis to rows along ``k_axis``, both
-    swizzled, without bank conflicts but for some between two rows.
+    swizzled, without bank conflicts: the layout that is read, and those that it goes through to the one that is
+    written. None for other widths than 8 and 32 bits, and for tiles that are too small.
+
+    Elements of 32 bits are read as vectors of four, each lane at another k, and written as they are.
 
     Bytes are read by ldmatrix.trans, as pairs of neighbours in words of two k, and written by stmatrix, as words of
-    four k. Elements of 32 bits are read as vectors of four and written one by one, each lane another k. None for other
-    widths, and where a thread would have less than that.
+    four k. A matrix has eight rows: k 0, 1, 4, 5, 8, 9, 12, 13 on one side, every other one of 16 on the other side, as
+    lanes keep their elements; half of them would be in the banks of the other half. So half of the lanes read the pairs
+    two k further first, and half write the odd neighbour first: they exchange two of their words.
     """
     other = 1 - k_axis
-    tiling = Tiling(shape)
-    steps: tuple[tuple[Dimension, int, int], ...]
-    if element_bits == 8:
-        steps = (("register", other, 2), ("register", k_axis, 4), ("lane", k_axis, 4), ("lane", other, 8))
-    elif element_bits == 32:
+    taken: list[tuple[Dimension, int, int]]
+    if element_bits == 32:
         along_k = min(shape[k_axis], LANES)
-        steps = (("register", other, 4), ("lane", k_axis, along_k), ("lane", other, LANES // along_k))
+        taken = [("register", other, 4), ("lane", k_axis, along_k), ("lane", other, LANES // along_k)]
     else:
-        return None
-    for dimension, axis, count in steps:
+        taken = [("register", other, 2), ("register", k_axis, 4), ("lane", k_axis, 4), ("lane", other, 8)]
+    pairs = _spread(shape, k_axis, warps, taken) if element_bits in (8, 32) else None
+    if pairs is None or element_bits == 32:
+        return None if pairs is None else (pairs,)
+    n1, k1, k2, *more = pairs.flat_register
+    k4, k8, *columns, n8 = pairs.flat_lane
+    registers, lanes = (n1, k1, k2, *more), (k4, k8, *columns, n8)
+    read = LinearLayout(shape, registers, (k4, k8 ^ k2, *columns, n8), pairs.flat_warp)
+    words = LinearLayout(shape, (k1, k2, n1, *more), lanes, pairs.flat_warp)
+    written = LinearLayout(shape, words.flat_register, (k4, k8, *columns, n8 ^ n1), pairs.flat_warp)
+    return read, pairs, words, written
+
+
+def _spread(
+    shape: Coordinates, k_axis: int, warps: int, taken: Sequence[tuple[Dimension, int, int]]
+) -> LinearLayout | None:
+    """What is ``taken`` of dimension, axis and count, then warps along the other axis and along K, then registers; None
+    where an element would be held twice."""
+    other = 1 - k_axis
+    tiling = Tiling(shape)
+    for dimension, axis, count in taken:
         tiling.take(dimension, axis, count)
-    room = shape[other] // prod(count for _, axis, count in steps if axis == other)
+    room = shape[other] // prod(count for _, axis, count in taken if axis == other)
     along = min(warps, max(room, 1))
     tiling.take("warp", other, along)
     tiling.take("warp", k_axis, warps // along)

@@ -163,6 +163,19 @@ class Relayout:
             self._in_layout[old, layout] = result
         return self._in_layout[value, layout]
 
+    def demand_through(self, value: Value, layouts: Sequence[LinearLayout]) -> Value:
+        """``value`` in the last of ``layouts``, converted from each of them to the next one."""
+        first, *others = layouts
+        held = self.demand(value, first)
+        for layout in others:
+            if (value, layout) not in self._in_layout:
+                convert = ConvertLayout(held, value.type.with_layout(layout))
+                convert.location = held.op.location if held.op is not None else None
+                self._blocks[self._depth[value]].ops.append(convert)
+                self._in_layout[value, layout] = convert.result
+            held = self._in_layout[value, layout]
+        return held
+
     # Walking -------------------------------------------------------------------------------------------------
 
     def _visit(self, op: Op) -> None:

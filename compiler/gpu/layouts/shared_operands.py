@@ -57,9 +57,9 @@ def shared_operand(state: Relayout, value: Value, k_axis: int) -> Value:
     seen = _in_shared(state, value, k_axis)
     if seen is not None:
         return seen
-    through = _transposed(state, value, k_axis) or state.natural(value)
-    held = state.demand(value, through)
-    to = value.type.in_shared_memory(_layout_for(value.type, through, k_axis))
+    through = _transposing(state, value, k_axis) or (state.natural(value),)
+    held = state.demand_through(value, through)
+    to = value.type.in_shared_memory(_layout_for(value.type, through[-1], k_axis))
     convert = ConvertLayout(held, to)
     convert.location = value.op.location if value.op is not None else None
     if state.made(unpermuted(value)) is not None:
@@ -68,9 +68,9 @@ def shared_operand(state: Relayout, value: Value, k_axis: int) -> Value:
     return convert.result
 
 
-def _transposed(state: Relayout, value: Value, k_axis: int) -> LinearLayout | None:
-    """The registers through which elements that lie along the other axis go to shared memory, where wgmma reads them
-    along K alone; None for other values."""
+def _transposing(state: Relayout, value: Value, k_axis: int) -> tuple[LinearLayout, ...] | None:
+    """The layouts in registers through which elements that lie along the other axis go to shared memory, where wgmma
+    reads them along K alone; None for other values."""
     natural = state.natural(value)
     if contiguous_registers(natural, 1 - k_axis) <= contiguous_registers(natural, k_axis):
         return None

@@ -1,5 +1,7 @@
 """ldmatrix plans on a simulated warp that follows the PTX ISA's description of the instruction."""
 
+import itertools
+
 import pytest
 
 from deuteron.compiler.layout import (
@@ -18,6 +20,7 @@ from deuteron.compiler.layout import (
     transposing,
     wgmma_accumulator,
 )
+from deuteron.compiler.layout.access import wavefronts
 
 
 def xor_of(bases, index):
@@ -156,18 +159,25 @@ def stmatrix(plan, warp, held):
 def test_bytes_are_transposed_on_their_way_through_registers(k, other, warps, k_axis):
     """From rows along the other axis, whatever their swizzle, into the rows along K that wgmma reads."""
     shape = (k, other) if k_axis == 0 else (other, k)
-    layout = transposing(shape, k_axis, warps, 8)
-    assert layout.is_injective and layout.is_surjective and layout.warps == warps
+    first, *_, last = layouts = transposing(shape, k_axis, warps, 8)
+    for layout in layouts:
+        assert layout.is_injective and layout.is_surjective and layout.warps == warps
+    for before, after in itertools.pairwise(layouts):  # no lane needs what another one has
+        for lane in range(32):
+            held = [{layout.apply_flat(r, lane, 0) for r in range(layout.registers)} for layout in (before, after)]
+            assert held[0] == held[1]
     for swizzle in (width for width in (0, 32, 64, 128) if width <= other):
-        read = check(layout, shared_tensor_core(shape, 8, swizzle, order=(1 - k_axis, k_axis)), 8)
-        assert read.transposed and read.matrices == min(4, layout.registers // 4)
+        read = check(first, shared_tensor_core(shape, 8, swizzle, order=(1 - k_axis, k_axis)), 8)
+        assert read.transposed and read.matrices == min(4, first.registers // 4)
+        assert swizzle < min(other, 128) or wavefronts(read.lane[:3], 16) == 1
     for swizzle in (width for width in (0, 32, 64, 128) if width <= k):
         shared = shared_tensor_core(shape, 8, swizzle, order=(k_axis, 1 - k_axis))
-        write = plan_matrix_store(layout, shared, 8)
+        write = plan_matrix_store(last, shared, 8)
         assert not write.transposed
+        assert swizzle < min(k, 128) or wavefronts(write.lane[:3], 16) == 1
         memory = {}
         for warp in range(warps):
-            memory |= stmatrix(write, warp, lambda register, lane, warp=warp: layout.apply_flat(register, lane, warp))
+            memory |= stmatrix(write, warp, lambda register, lane, warp=warp: last.apply_flat(register, lane, warp))
         assert memory == {offset: (shared.map(offset), 0) for offset in range(k * other)}
 
 
@@ -180,7 +190,7 @@ def test_few_bytes_are_not_transposed_so():
 @pytest.mark.parametrize(("k", "other", "warps"), [(32, 128, 8), (32, 64, 4), (64, 128, 4), (128, 32, 8)])
 def test_words_are_transposed_without_bank_conflicts(k, other, warps, k_axis):
     shape = (k, other) if k_axis == 0 else (other, k)
-    layout = transposing(shape, k_axis, warps, 32)
+    (layout,) = transposing(shape, k_axis, warps, 32)
     assert layout.is_injective and layout.is_surjective and layout.warps == warps
     read = plan_shared_access(layout, shared_tensor_core(shape, 32, 128, order=(1 - k_axis, k_axis)), 32)
     write = plan_shared_access(layout, shared_tensor_core(shape, 32, 128, order=(k_axis, 1 - k_axis)), 32)

@@ -20,13 +20,17 @@ def product(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
     acc = tl.zeros((BM, BN), tl.{kind})
     for start in range(0, K, BK):
         x = tl.load({x})
-        y = tl.load({y})
+        y = {y}
         acc = tl.dot(x, y, acc, out_dtype=tl.{kind})
     tl.store(c + m[:, None] * N + n[None, :], acc)
 """
 LEFT = {False: "a + m[:, None] * K + (start + k)[None, :]", True: "a + (start + k)[None, :] * M + m[:, None]"}
-RIGHT = {False: "b + n[None, :] * K + (start + k)[:, None]", True: "b + (start + k)[:, None] * N + n[None, :]"}
-#: The last ones have fewer bytes than a word of each for every thread.
+TURNED = "tl.trans(tl.load(b + n[:, None] + (start + k)[None, :] * N))"
+RIGHT = {
+    False: "tl.load(b + n[None, :] * K + (start + k)[:, None])",
+    True: "tl.load(b + (start + k)[:, None] * N + n[None, :])",
+}
+#: Those of 16 columns have fewer bytes than a word of each for every thread.
 SHAPES = [(64, 64, 64, 4), (128, 128, 64, 8), (64, 32, 128, 4), (64, 32, 32, 4), (64, 16, 32, 4), (128, 16, 32, 8)]
 
 
@@ -49,9 +53,10 @@ def test_bytes_along_the_other_axis(
     rng = np.random.default_rng(bm * bn * bk)
     m, n, k = bm, 2 * bn, 2 * bk
     a, b = numbers(rng, (m, k), dtype), numbers(rng, (n, k), dtype)
-    given = [np.ascontiguousarray(x.T) if name in along else x for name, x in (("a", a), ("b", b))]
+    turned = "b" if along == "t" else along
+    given = [np.ascontiguousarray(x.T) if name in turned else x for name, x in (("a", a), ("b", b))]
     wanted = a.astype(np.float64) @ b.astype(np.float64).T
-    text = KERNEL.format(kind=kind, x=LEFT["a" in along], y=RIGHT["b" in along])
+    text = KERNEL.format(kind=kind, x=LEFT["a" in along], y=TURNED if along == "t" else RIGHT["b" in along])
     made = from_text(text, signature, {"BM": bm, "BN": bn, "BK": bk}, warps=warps)
     c = np.full((m, n), 77, np.float32 if kind == "float32" else np.int32)
     run_function(made.tile(), (1, 2), [*given, c, m, n, k], warps, "cuda:90a")
