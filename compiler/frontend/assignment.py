@@ -70,7 +70,7 @@ def typed(value: object, plain: tuple[int, ...] = ()) -> object:
     if isinstance(value, tuple):
         items = (item if at in plain else typed(item) for at, item in enumerate(value))
         return tuple.__new__(type(value), items)
-    if isinstance(value, bool | Typed) or not isinstance(value, int | float):
+    if isinstance(value, Typed) or not isinstance(value, int | float):
         return value
     if isinstance(value, int) and not fits(value, I64) and not fits(value, U64):
         return value  # there is no type for it

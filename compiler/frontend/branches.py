@@ -8,6 +8,7 @@ import ast
 from ..ir.core import Block
 from ..language import conditions, shapes
 from ..language.tensor import tensor
+from ..language.typed import Typed
 from .assignment import typed
 from .dispatch import evaluate, execute, expression, statement
 from .exits import compile_region, split
@@ -34,10 +35,11 @@ def _if(frame: Frame, node: ast.If) -> None:
 @expression(ast.IfExp)
 def _conditional_expression(frame: Frame, node: ast.IfExp) -> object:
     """``a if condition else b``: with a run-time condition only one side is evaluated when the kernel runs, and numbers
-    are scalars of their types, as in Triton."""
+    are scalars of their types, as in Triton; also where the condition is a scalar that is known."""
     condition = evaluate(frame, node.test)
     if not isinstance(condition, tensor):
-        return evaluate(frame, node.body if condition else node.orelse)
+        value = evaluate(frame, node.body if condition else node.orelse)
+        return typed(value) if isinstance(condition, Typed) else value
     for named in (inner for side in (node.body, node.orelse) for inner in ast.walk(side)):
         if isinstance(named, ast.NamedExpr):
             raise frame.error(

@@ -20,15 +20,15 @@ def concerns(*operands: object) -> bool:
 
 def combined(frame: Frame, function: Callable[..., tensor], *operands: Operand | str) -> object:
     """What ``function`` of the language makes of numbers, and perhaps of the name of a predicate: a number of the
-    result's type, a truth value, or a tensor where nothing is defined while compiling, such as a division by zero.
-    Raises as ``function``."""
+    result's type, or a tensor where nothing is defined while compiling, such as a division by zero. Raises as
+    ``function``."""
     with frame.builder.into(Block()):
         made = function(*operands)
         number = _number(made.value)
     type = made.dtype
     if number is None or not isinstance(type, Scalar):
         return function(*operands)
-    return bool(number) if type.kind == "bool" else typed_number(number, type)
+    return typed_number(number, type)
 
 
 def _number(value: Value) -> Number | None:

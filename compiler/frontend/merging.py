@@ -12,7 +12,7 @@ from ..language import arithmetic, conditions
 from ..language.promotion import type_of_number
 from ..language.structure import Structure, parts_of, rebuilt, same_form
 from ..language.tensor import tensor
-from ..language.typed import Typed
+from ..language.typed import Typed, TypedBool
 from ..source.identity import float_text
 from ..tile import control
 from .frame import Frame
@@ -183,7 +183,7 @@ def merge(
         raise frame.located(error, node) from None
     made: dict[int, tensor] = {}
     with frame.at(node):
-        chosen = {id(slot): slot.parts[0] is True for slot in meeting.slots if _is_condition(slot)}
+        chosen = {id(slot): bool(slot.parts[0]) for slot in meeting.slots if _is_condition(slot)}
         meeting.slots = [slot for slot in meeting.slots if id(slot) not in chosen]
         if meeting.slots or blocks[0].ops or blocks[1].ops:
             made |= emit_conditional(frame, condition, blocks, meeting)
@@ -195,7 +195,7 @@ def merge(
 def _is_condition(slot: PathValue) -> bool:
     """Whether it is True on one side and False on the other: the condition itself, or its opposite."""
     a, b = slot.parts
-    return isinstance(a, bool) and isinstance(b, bool) and a is not b
+    return isinstance(a, bool | TypedBool) and isinstance(b, bool | TypedBool) and bool(a) is not bool(b)
 
 
 def emit_conditional(

@@ -11,7 +11,9 @@ from ..language.builtin import builtin
 from ..language.constexpr import constexpr
 from ..language.dictionaries import mapping
 from ..language.extent import gathered
+from ..language.promotion import common_type
 from ..language.tensor import Operand, tensor
+from ..language.typed import Typed, typed_number
 from ..printable import shown
 from ..source import python_numbers
 from .attributes import read_attribute
@@ -34,10 +36,16 @@ def _fold(
 ) -> object:
     if len(values) < 2:
         return static(*values)
-    result: object = values[0]
+    result = values[0]
     for value in values[1:]:
-        of_tensors = isinstance(result, tensor) or isinstance(value, tensor)
-        result = dynamic(result, value) if of_tensors else static(result, value)  # type: ignore[arg-type]
+        if isinstance(result, tensor) or isinstance(value, tensor):
+            result = dynamic(result, value)
+        elif isinstance(result, Typed) or isinstance(value, Typed):
+            type = common_type(result, value)
+            found = static(result, value)
+            result = typed_number(float(found) if type.is_float else found, type)  # type: ignore[arg-type]
+        else:
+            result = static(result, value)  # type: ignore[assignment]
     return result
 
 

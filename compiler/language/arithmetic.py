@@ -141,10 +141,14 @@ def _in_type(operand: Operand, type: Scalar) -> tensor:
 # Casts --------------------------------------------------------------------------------------------------------
 
 
-def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
-    """Numeric conversion; pointers and 64-bit integers are reinterpreted.
+_ADDRESS_HINT = "tl.load reads what a pointer points to; .to(tl.int64) gives its address"
 
-    The shape stays. ``rounding`` ("rtne", "rtz") matters for float to narrower float only.
+
+def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
+    """Numeric conversion; pointers and 64-bit integers are reinterpreted, and a pointer as int1 is whether it is not 0.
+
+    The shape stays. ``rounding`` ("rtne", "rtz") matters for float to narrower float only. Raises TypeMismatch for
+    pointers and other numbers.
     """
     if x.dtype == type:
         return x
@@ -153,12 +157,22 @@ def cast_to(x: tensor, type: Element, rounding: str = "rtne") -> tensor:
             raise TypeMismatch(f"cannot convert {x.dtype.code} to {type.code}")
         return converted(x, type, rounding)
     if isinstance(x.dtype, Pointer) or isinstance(type, Pointer):
-        if isinstance(x.dtype, Scalar) and x.dtype.bits < 64:
-            x = cast_to(x, I64)
-        if isinstance(type, Scalar) and type.bits < 64:
-            return cast_to(cast_to(x, I64), type)
-        return emit(ew.Bitcast(x.value, type))
+        return _pointer_cast(x, type)
     return emit(ew.Cast(x.value, type, rounding))
+
+
+def _pointer_cast(x: tensor, type: Element) -> tensor:
+    """A pointer as another one or as a number, or a number as a pointer."""
+    for number in (x.dtype, type):
+        if isinstance(number, Scalar) and number.is_float:
+            raise TypeMismatch(f"cannot convert {x.dtype.code} to {type.code}", hint=_ADDRESS_HINT)
+    if isinstance(x.dtype, Scalar):
+        return emit(ew.Bitcast((x if x.dtype.bits == 64 else cast_to(x, I64)).value, type))
+    if isinstance(type, Scalar) and type.bits < 64:
+        if type.kind != "bool":
+            raise TypeMismatch(f"cannot convert {x.dtype.code} to {type.code}", hint=_ADDRESS_HINT)
+        return cast_to(cast_to(x, I64), type)
+    return emit(ew.Bitcast(x.value, type))
 
 
 @builtin
@@ -289,8 +303,11 @@ def mod(x: Operand, y: Operand) -> tensor:
 
 @operator
 def negate(x: Operand) -> tensor:
-    """-x in the type and shape of ``x``; integers wrap, and kernels with ``debug`` assert that they do not."""
-    return overflow.negated(as_tensor(x))
+    """-x in the type and shape of ``x``; integers wrap, and kernels with ``debug`` assert that they do not. Raises
+    TypeMismatch for pointers."""
+    x = as_tensor(x)
+    scalar_of(x)
+    return overflow.negated(x)
 
 
 @builtin

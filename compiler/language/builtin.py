@@ -11,6 +11,7 @@ from ..printable import shown
 from .constexpr import constexpr, unwrap
 from .context import state, wrapping
 from .tensor import tensor
+from .typed import TypedBool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,11 +29,11 @@ def builtin(function: Callable[P, R], *, operator: bool = False) -> Callable[P, 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         for argument in args:  # as grids call cdiv at every launch, this is no generator, which takes 0.4 us
-            if type(argument) is constexpr:
-                args = tuple(unwrap(a) for a in args)  # type: ignore[assignment]
+            if type(argument) is constexpr or isinstance(argument, TypedBool):
+                args = tuple(_given(a, operator) for a in args)  # type: ignore[assignment]
                 break
-        if kwargs and any(type(a) is constexpr for a in kwargs.values()):
-            kwargs = {k: unwrap(v) for k, v in kwargs.items()}  # type: ignore[assignment]
+        if kwargs and any(type(a) is constexpr or isinstance(a, TypedBool) for a in kwargs.values()):
+            kwargs = {k: _given(v, operator) for k, v in kwargs.items()}  # type: ignore[assignment]
         if tensors:
             _check(function.__name__, tensors, args, kwargs)
         context = state.context  # not by active(): see above
@@ -43,6 +44,11 @@ def builtin(function: Callable[P, R], *, operator: bool = False) -> Callable[P, 
 
     _builtins.add(call)
     return call
+
+
+def _given(argument: object, operator: bool) -> object:
+    """An argument as functions take it: only the kernel's operators tell int1 that is known from a truth value."""
+    return bool(argument) if isinstance(argument, TypedBool) and not operator else unwrap(argument)
 
 
 def operator(function: Callable[P, R]) -> Callable[P, R]:

@@ -8,7 +8,7 @@ from ..tile import elementwise as ew
 from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, promote_bf16
 from .builtin import builtin
 from .conditions import where
-from .promotion import scalar_type
+from .promotion import scalar_of, scalar_type
 from .storage import FNUZ, NAN
 from .tensor import Operand, emit, tensor
 
@@ -181,17 +181,19 @@ def trunc(x: Operand) -> tensor:
 
 @builtin
 def abs(x: Operand) -> tensor:  # noqa: A001 -- the language's own name
-    """|x| in the type and shape of ``x``; the most negative integer stays as it is."""
+    """|x| in the type and shape of ``x``; the most negative integer stays as it is. Raises TypeMismatch for
+    pointers."""
     x = as_tensor(x)
-    if not isinstance(x.dtype, Scalar) or not x.dtype.is_float or x.dtype.bits != 8:
+    dtype = scalar_of(x)
+    if not dtype.is_float or dtype.bits != 8:
         return emit(ew.Abs(x.value))
     bits = emit(ew.Bitcast(x.value, U8))  # nobody computes in eight bits, but their highest is the sign
     made = emit(ew.And(bits.value, constant(0x7F, U8, x.shape).value))
-    if x.dtype in FNUZ:
+    if dtype in FNUZ:
         nan = constant(NAN, U8, x.shape)  # alone it is no sign
         is_nan = emit(ew.Compare(bits.value, nan.value, "eq"))
         made = emit(ew.Select(is_nan.value, nan.value, made.value))
-    return emit(ew.Bitcast(made.value, x.dtype))
+    return emit(ew.Bitcast(made.value, dtype))
 
 
 @builtin

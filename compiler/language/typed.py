@@ -17,6 +17,19 @@ class TypedInt(int):
     type: Scalar
 
 
+class TypedBool(TypedInt):
+    """A truth value, of int1. The language's operators compute with it as with a scalar, so that ``d + d`` is that of
+    int1; to everything else it is the truth value that it is."""
+
+    def __repr__(self) -> str:
+        return repr(bool(self))
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(bool(self), spec)
+
+
 class TypedFloat(float):
     """A float of ``type``; what is computed with it is rounded to that first."""
 
@@ -28,7 +41,8 @@ Typed = TypedInt | TypedFloat
 
 def typed_number(value: int | float, type: Scalar) -> Typed:
     """A number, in the range of ``type``, as a scalar of that type."""
-    made: Typed = TypedFloat(value) if type.is_float else TypedInt(value)
+    kind = TypedBool if type.kind == "bool" else TypedInt
+    made: Typed = TypedFloat(value) if type.is_float else kind(value)
     made.type = type
     return made
 
@@ -38,5 +52,5 @@ def untyped(value: object) -> object:
     if isinstance(value, tuple):
         return tuple.__new__(type(value), map(untyped, value))
     if isinstance(value, TypedInt):
-        return int(value)
+        return bool(value) if isinstance(value, TypedBool) else int(value)
     return float(value) if isinstance(value, TypedFloat) else value

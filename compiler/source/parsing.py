@@ -65,9 +65,27 @@ def parse_text(text: str, filename: str) -> ast.Module:
     except ValueError as error:
         raise UnsupportedSyntax(f"{filename} cannot be parsed: {error}") from error
     _check_nesting(tree, filename)
+    _check_parameters(tree, filename)
     if _MANY_DIGITS.search(text):
         _check_integers(tree, filename, text)
     return tree
+
+
+def _check_parameters(tree: ast.Module, filename: str) -> None:
+    """Refuse functions with two parameters of one name, which Python notices behind the parser."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.Lambda):
+            continue
+        given = function.args
+        seen: set[str] = set()
+        beside = [a for a in (given.vararg, given.kwarg) if a is not None]
+        for parameter in (*given.posonlyargs, *given.args, *given.kwonlyargs, *beside):
+            if parameter.arg in seen:
+                raise UnsupportedSyntax(
+                    f"not valid Python: two parameters are called {parameter.arg}",
+                    location=Location(filename, parameter.lineno, parameter.col_offset),
+                )
+            seen.add(parameter.arg)
 
 
 def definition_of(text: PythonText) -> ast.FunctionDef | None:

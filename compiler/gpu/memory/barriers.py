@@ -58,9 +58,12 @@ class Pending:
         pairs = zip(self.arrays, other.arrays, strict=True)
         return Pending(self.scratch | other.scratch, *(mine | theirs for mine, theirs in pairs))
 
-    def before(self, loop: For | While) -> Pending:
-        """The same, an iteration of ``loop`` later."""
-        return Pending(set(self.scratch), *({touch.before(loop) for touch in touches} for touches in self.arrays))
+    def before(self, loop: For | While, inside: frozenset[Op]) -> Pending:
+        """The same, an iteration of ``loop`` later; ``inside``: its operations. Addresses of others are what they
+        were, and were they told apart by the loops that they were begun before, there would be two of each at every
+        further loop."""
+        arrays = ({touch.before(loop) if touch.op in inside else touch for touch in touches} for touches in self.arrays)
+        return Pending(set(self.scratch), *arrays)
 
 
 def insert_barriers(function: Function, allocation: Allocation) -> None:
@@ -157,10 +160,10 @@ class _Inserter:
         return found
 
     def _loop(self, loop: For | While, pending: Pending, *, insert: bool) -> Pending:
-        entry = pending
+        entry, inside = pending, frozenset(loop.walk())
         while True:
             out = self._blocks(loop.blocks, entry.copy(), insert=False)
-            wider = entry.join(out.before(loop))
+            wider = entry.join(out.before(loop, inside))
             if wider == entry:
                 break
             entry = wider

@@ -15,7 +15,7 @@ from ...language.compile_time import constexpr_type
 from ...language.constexpr import constexpr, unwrap
 from ...language.context import current
 from ...language.tensor import tensor
-from ...language.typed import Typed, TypedFloat, TypedInt
+from ...language.typed import Typed, TypedBool, TypedFloat, TypedInt, typed_number
 
 _ARITHMETIC = ("add", "sub", "mul", "floordiv", "mod", "truediv")
 _BITS = ("lshift", "rshift", "and", "or", "xor")
@@ -53,11 +53,16 @@ class _NamedInt(_Asked, TypedInt):
     __hash__ = int.__hash__
 
 
+class _NamedBool(_Asked, TypedBool):
+    __hash__ = int.__hash__
+
+
 class _NamedFloat(_Asked, TypedFloat):
     __hash__ = float.__hash__
 
 
-for _kind, _plain in ((_KnownInt, int), (_KnownFloat, float), (_NamedInt, int), (_NamedFloat, float)):
+_CLASSES = ((_KnownInt, int), (_KnownFloat, float), (_NamedInt, int), (_NamedBool, bool), (_NamedFloat, float))
+for _kind, _plain in _CLASSES:
     _kind.__name__ = _kind.__qualname__ = _plain.__name__  # as Python's messages call them
 
 
@@ -96,7 +101,7 @@ def chosen(condition: object, taken: object, other: object) -> object:
         TypeMismatch: they have types that do not meet.
     """
     if not isinstance(condition, tensor):
-        return taken
+        return assigned(taken) if isinstance(condition, Typed) else taken
     value, beside = typed(unwrap(taken)), typed(unwrap(other))
     if isinstance(value, tuple) and isinstance(beside, tuple) and len(value) == len(beside):
         return tuple.__new__(type(value), [chosen(condition, *sides) for sides in zip(value, beside, strict=True)])
@@ -121,7 +126,8 @@ def returned(asked: list[object], value: object, plain: tuple[int, ...]) -> obje
 def _named(value: object) -> object:
     if not isinstance(value, Typed):
         return value
-    made: Typed = _NamedFloat(value) if isinstance(value, TypedFloat) else _NamedInt(value)
+    kind = _NamedBool if isinstance(value, TypedBool) else _NamedInt
+    made: Typed = _NamedFloat(value) if isinstance(value, TypedFloat) else kind(value)
     made.type = value.type
     return made
 
@@ -147,12 +153,7 @@ def _of_tensors(name: str) -> Callable[..., object]:
         if not all(isinstance(other, _Asked) for other in others):
             return getattr(int if isinstance(self, int) else float, name)(self, *others)
         made = getattr(as_tensor(self), name)(*others)
-        number, type = current().read(made.value), made.dtype
-        if type.kind == "bool":
-            return bool(number)
-        again: Typed = _NamedFloat(number) if type.is_float else _NamedInt(number)
-        again.type = type
-        return again
+        return _named(typed_number(current().read(made.value), made.dtype))
 
     return compute
 
@@ -169,6 +170,8 @@ def _give(kinds: Iterable[type], operators: Iterable[str], made: Callable[[str],
 
 _give((_KnownInt, _KnownFloat), (*_both_ways(*_ARITHMETIC, "pow"), "__neg__"), _keeping)
 _give(
-    (_NamedInt, _NamedFloat), (*_both_ways(*_ARITHMETIC), *(f"__{n}__" for n in _COMPARISONS), "__neg__"), _of_tensors
+    (_NamedInt, _NamedBool, _NamedFloat),
+    (*_both_ways(*_ARITHMETIC), *(f"__{n}__" for n in _COMPARISONS), "__neg__"),
+    _of_tensors,
 )
-_give((_NamedInt,), (*_both_ways(*_BITS), "__invert__"), _of_tensors)
+_give((_NamedInt, _NamedBool), (*_both_ways(*_BITS), "__invert__"), _of_tensors)

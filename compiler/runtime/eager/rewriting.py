@@ -97,6 +97,9 @@ class _Rewriting(ast.NodeTransformer):
                 plain = [at for at, part in enumerate(parts) if isinstance(part, ast.Name) and self._takes(part.id)]
                 self.changed = True
                 node.value = _call(_ASSIGNED, node.value, _numbers(plain))
+            case [_, _, *_]:  # x = y = value
+                self.changed = True
+                node.value = _call(_ASSIGNED, node.value)
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:

@@ -45,6 +45,9 @@ def test_nesting_has_an_end(line: str) -> None:
 def test_text_that_is_no_python_or_too_long() -> None:
     with pytest.raises(UnsupportedSyntax, match="not valid Python"):
         KernelSource.from_text("def kernel(:\n", "kernel")
+    for parameters in ("x, x", "x, /, x", "x, *, x", "x, *x", "*x, **x", "y, f=lambda a, a: a"):
+        with pytest.raises(UnsupportedSyntax, match="not valid Python: two parameters are called [xa]"):
+            KernelSource.from_text(f"@jit\ndef kernel({parameters}):\n    pass\n", "kernel")
     with pytest.raises(UnsupportedSyntax, match="longer than"):
         KernelSource.from_text("#" * 300_000, "kernel")
 

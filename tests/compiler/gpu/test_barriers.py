@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from deuteron.compiler.gpu.memory.barriers import insert_barriers
+from deuteron.compiler.gpu.memory.barriers import Pending, insert_barriers
 from deuteron.compiler.gpu.memory.lifetimes import ByteRange
 from deuteron.compiler.gpu.memory.scratch import Allocation, allocate
 from deuteron.compiler.gpu.ops import WarpBarrier
@@ -188,3 +188,52 @@ def k(x_ptr, lock_ptr, N: tl.constexpr):
     signature = {"x_ptr": "*fp32:16", "lock_ptr": "*i32:16"}
     for sem, wanted in (("release", 1), ("relaxed", 0)):
         assert _barriers(to_gpu(text.format(sem=sem), signature, {"N": 256})) == wanted
+
+
+MANY_LOOPS = """
+def many_loops(x_ptr, y_ptr, n, N: tl.constexpr, LOOPS: tl.constexpr):
+    o = tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for t in tl.static_range(LOOPS):
+        for i in range(n):
+            for j in range(n):
+                total += tl.load(x_ptr + ((t * n + i) * n + j) * N + o)
+    tl.store(y_ptr + o, total)
+"""
+
+
+def test_a_loop_more_takes_as_long_as_the_one_before(to_gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accesses that are under way are told apart by the loops around them, and by no others."""
+    found: list[int] = []
+    join = Pending.join
+
+    def counted(self: Pending, other: Pending) -> Pending:
+        made = join(self, other)
+        found.append(len(made.read))
+        assert len(made.read) < 1000, "more of them at each loop"
+        return made
+
+    monkeypatch.setattr(Pending, "join", counted)
+    most = []
+    for loops in (3, 6, 12):
+        found.clear()
+        to_gpu(MANY_LOOPS, {**POINTERS, "n": "i32"}, {"N": 256, "LOOPS": loops})
+        most.append(max(found))
+    assert most[1] == 2 * most[0] and most[2] == 4 * most[0]
+
+
+def test_what_was_stored_before_a_loop_is_read_in_all_of_its_iterations(to_gpu) -> None:
+    text = """
+def k(x_ptr, y_ptr, n, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(x_ptr + o, 1.0)
+    for i in range(n):
+        {body}
+"""
+    for body, wanted in (
+        ("tl.store(y_ptr + o, tl.load(x_ptr + o))", 0),  # a thread reads its own
+        ("tl.store(y_ptr + o, tl.load(x_ptr + i + o))", 1),
+        ("tl.store(x_ptr + o + i * N, 2.0)", 0),
+        ("tl.store(x_ptr + o + 1 + i * N, 2.0)", 1),
+    ):
+        assert _barriers(to_gpu(text.format(body=body), {**POINTERS, "n": "i32"}, {"N": 256})) == wanted, body
