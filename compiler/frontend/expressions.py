@@ -13,6 +13,7 @@ from ..language.extent import bounded, gathered
 from ..language.structure import Structure
 from ..language.tensor import Operand, tensor
 from ..language.truth import decides, joined
+from ..language.typed import TypedFloat, TypedInt
 from ..printable import shown
 from ..source import constants
 from ..source.namespace import HelperModule
@@ -223,8 +224,8 @@ def _boolop(frame: Frame, node: ast.BoolOp) -> object:
 def _subscript(frame: Frame, node: ast.Subscript) -> object:
     value, key = evaluate(frame, node.value), evaluate(frame, node.slice)
     with frame.at(node):
-        if isinstance(value, tensor):
-            return shapes.index(value, key)
+        if isinstance(value, tensor | TypedInt | TypedFloat):
+            return shapes.index(arithmetic.as_tensor(value), key)
         if isinstance(value, Aggregate):
             return value.operate("__getitem__", key)
         if isinstance(value, mapping):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from ..errors import TypeMismatch
@@ -11,7 +11,7 @@ from ..printable import shown
 from .constexpr import constexpr, unwrap
 from .context import state, wrapping
 from .tensor import tensor
-from .typed import TypedBool
+from .typed import TypedBool, TypedFloat, TypedInt
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,21 +21,21 @@ _builtins: set[object] = set()
 
 def builtin(function: Callable[P, R], *, operator: bool = False) -> Callable[P, R]:
     """Register ``function`` as callable from kernels. Its arguments arrive as tensors or plain Python values; where a
-    parameter is annotated as a tensor, anything else raises TypeMismatch. Integers wrap in it, unless it is an
-    ``operator`` of the kernel.
+    parameter is annotated as a tensor, scalars that are known do as tensors, and anything else raises TypeMismatch.
+    Integers wrap in it, unless it is an ``operator`` of the kernel.
     """
     tensors = _tensor_parameters(function)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if tensors:
+            args, kwargs = _as_tensors(function.__name__, tensors, args, kwargs)  # type: ignore[assignment]
         for argument in args:  # as grids call cdiv at every launch, this is no generator, which takes 0.4 us
             if type(argument) is constexpr or isinstance(argument, TypedBool):
                 args = tuple(_given(a, operator) for a in args)  # type: ignore[assignment]
                 break
         if kwargs and any(type(a) is constexpr or isinstance(a, TypedBool) for a in kwargs.values()):
             kwargs = {k: _given(v, operator) for k, v in kwargs.items()}  # type: ignore[assignment]
-        if tensors:
-            _check(function.__name__, tensors, args, kwargs)
         context = state.context  # not by active(): see above
         if context is None or not context.sanitize_overflow or operator:
             return function(*args, **kwargs)
@@ -64,9 +64,10 @@ def _tensor_parameters(function: Callable[..., object]) -> list[tuple[int, str, 
     return [(i, n, kinds[annotations[n]]) for i, n in enumerate(names) if annotations.get(n) in kinds]
 
 
-def _check(
-    function: str, tensors: list[tuple[int, str, bool]], args: Sequence[object], kwargs: Mapping[str, object]
-) -> None:
+def _as_tensors(
+    function: str, tensors: list[tuple[int, str, bool]], args: Sequence[object], kwargs: dict[str, object]
+) -> tuple[Sequence[object], dict[str, object]]:
+    """The arguments with tensors for the ``tensors`` among the parameters; raises TypeMismatch."""
     for place, name, optional in tensors:
         if place < len(args):
             value = args[place]
@@ -74,13 +75,23 @@ def _check(
             value = kwargs[name]
         else:
             continue
-        if not isinstance(value, tensor) and not (optional and value is None):
+        value = unwrap(value)
+        if isinstance(value, tensor) or (optional and value is None):
+            continue
+        if not isinstance(value, TypedInt | TypedFloat):
             hint = (
                 "a number is no tensor; tl.full(shape, value, dtype) makes a tile of one"
                 if isinstance(value, int | float)
                 else None
             )
             raise TypeMismatch(f"{function} takes a tensor as {name!r}, got {shown(value)}", hint=hint)
+        from .arithmetic import as_tensor  # lazy: it has builtins itself
+
+        if place < len(args):
+            args = (*args[:place], as_tensor(value), *args[place + 1 :])
+        else:
+            kwargs = {**kwargs, name: as_tensor(value)}
+    return args, kwargs
 
 
 def is_builtin(candidate: object) -> bool:

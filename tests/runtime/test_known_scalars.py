@@ -10,7 +10,7 @@ import pytest
 import deuteron
 import deuteron.language as tl
 from deuteron.compiler import knobs
-from deuteron.compiler.errors import TypeMismatch
+from deuteron.compiler.errors import TypeMismatch, UnsupportedSyntax
 
 
 @pytest.fixture(params=["compiled", "interpreted"], autouse=True)
@@ -163,3 +163,33 @@ def test_addresses_are_64_bit_integers_and_back() -> None:
     out = np.full(3, 77, np.int64)
     addresses[(1,)](out, np.full(4, 9, np.float32))
     assert out.tolist() == [0, 1, 9]
+
+
+@deuteron.jit
+def indexed(out, FLAT: tl.constexpr):
+    if FLAT:
+        d = 0
+    else:
+        d = tl.arange(0, 16)
+    scale = 2.5
+    i = tl.arange(0, 16)[:, None] + d[None, :]
+    tl.store(out + i, i + tl.sum(scale[None], 0) + tl.zeros_like(d).to(tl.float32))
+
+
+def test_scalars_that_are_known_are_tensors_to_functions_and_indices() -> None:
+    out = np.zeros(31, np.float32)
+    indexed[(1,)](out, FLAT=True)
+    assert out.tolist() == [*np.arange(16) + 2.5, *[0.0] * 15]
+    indexed[(1,)](out, FLAT=False)
+    assert out.tolist() == (np.arange(31) + 2.5).tolist()
+
+
+@deuteron.jit
+def literal_indexed(out):
+    d: tl.constexpr = 3
+    tl.store(out + d[None], 1)
+
+
+def test_a_compile_time_value_has_no_elements() -> None:
+    with pytest.raises((UnsupportedSyntax, TypeError)):
+        literal_indexed[(1,)](np.zeros(4, np.int32))

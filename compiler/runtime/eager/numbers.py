@@ -31,6 +31,13 @@ class _Asked:
         return getattr(as_tensor(self), name)
 
 
+class _Indexed(_Asked):
+    """A scalar of a type, of which ``x[None, :]`` is a tile."""
+
+    def __getitem__(self, key: object) -> object:
+        return as_tensor(self)[key]
+
+
 class _Known(_Asked):
     """A number that is known before the kernel runs, a literal or an argument such as one that is 1; what is computed
     of such numbers is one, too."""
@@ -49,15 +56,15 @@ class _KnownFloat(_Known, float):
     pass
 
 
-class _NamedInt(_Asked, TypedInt):
+class _NamedInt(_Indexed, TypedInt):
     __hash__ = int.__hash__
 
 
-class _NamedBool(_Asked, TypedBool):
+class _NamedBool(_Indexed, TypedBool):
     __hash__ = int.__hash__
 
 
-class _NamedFloat(_Asked, TypedFloat):
+class _NamedFloat(_Indexed, TypedFloat):
     __hash__ = float.__hash__
 
 
