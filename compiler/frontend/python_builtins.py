@@ -7,7 +7,7 @@ from types import FunctionType
 
 from ..errors import TypeMismatch, UnknownName
 from ..language import arithmetic, control, debugging, maths
-from ..language.builtin import builtin
+from ..language.builtin import builtin, operator
 from ..language.constexpr import constexpr
 from ..language.dictionaries import mapping
 from ..language.extent import gathered
@@ -110,8 +110,9 @@ def _print(*values: object, **options: object) -> None:
     debugging.device_print(text, *rest)  # type: ignore[arg-type]
 
 
-@builtin
+@operator
 def _isinstance(value: object, kind: object) -> bool:
+    """A truth value with a name is a scalar, as in Triton, and no bool."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if any(k is constexpr for k in kinds) and not isinstance(value, tensor):
         return True

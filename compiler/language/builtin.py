@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from ..errors import TypeMismatch
+from ..ir.types import Tile
 from ..printable import shown
+from ..tile.elementwise import Constant
 from .constexpr import constexpr, unwrap
 from .context import state, wrapping
-from .tensor import tensor
-from .typed import TypedBool, TypedFloat, TypedInt
+from .tensor import emit, tensor
+from .typed import TypedBool, TypedFloat, TypedInt, plain_number
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,12 +87,11 @@ def _as_tensors(
                 else None
             )
             raise TypeMismatch(f"{function} takes a tensor as {name!r}, got {shown(value)}", hint=hint)
-        from .arithmetic import as_tensor  # lazy: it has builtins itself
-
+        scalar = emit(Constant(plain_number(value), Tile(value.type)))
         if place < len(args):
-            args = (*args[:place], as_tensor(value), *args[place + 1 :])
+            args = (*args[:place], scalar, *args[place + 1 :])
         else:
-            kwargs = {**kwargs, name: as_tensor(value)}
+            kwargs = {**kwargs, name: scalar}
     return args, kwargs
 
 

@@ -19,7 +19,7 @@ class TypedInt(int):
 
 class TypedBool(TypedInt):
     """A truth value, of int1. The language's operators compute with it as with a scalar, so that ``d + d`` is that of
-    int1; to everything else it is the truth value that it is."""
+    int1, and it is neither Python's ``True`` nor a ``bool``; its functions take it as the truth value that it is."""
 
     def __repr__(self) -> str:
         return repr(bool(self))
@@ -51,6 +51,11 @@ def untyped(value: object) -> object:
     """A value with plain numbers for the typed ones that it is or, as a tuple, has."""
     if isinstance(value, tuple):
         return tuple.__new__(type(value), map(untyped, value))
-    if isinstance(value, TypedInt):
-        return bool(value) if isinstance(value, TypedBool) else int(value)
-    return float(value) if isinstance(value, TypedFloat) else value
+    return plain_number(value) if isinstance(value, TypedInt | TypedFloat) else value
+
+
+def plain_number(value: Typed) -> int | float | bool:
+    """The number without its type."""
+    if isinstance(value, TypedBool):
+        return bool(value)
+    return int(value) if isinstance(value, TypedInt) else float(value)

@@ -30,8 +30,8 @@ class MatrixAccess:
 
     Instruction i has ``matrices`` (1, 2 or 4) matrices and ``transposed`` says whether it has .trans. Its 32-bit
     operands, in order, pack the registers ``registers[i]`` (4 / element_bytes each, lowest first); those of loads are
-    in order. Every lane gives
-    the byte address base + (``offsets[i]`` XOR lane bases XOR warp bases), as in ``SharedAccess``.
+    in order. Every lane gives the byte address base + (``offsets[i]`` XOR lane bases XOR warp bases), as in
+    ``SharedAccess``.
     """
 
     transposed: bool

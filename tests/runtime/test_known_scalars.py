@@ -43,6 +43,64 @@ def types_of_int1(byte, half, out, exact, n):
     tl.store(exact, tl.load(half) * (known * 0.1))  # fp32
 
 
+@deuteron.jit
+def counts_of_flags(out, C: tl.constexpr):
+    flag = C == 3
+    tl.store(out, flag + (C > 1))
+    tl.store(out + 1, flag + (C > 1) + (C > 2))
+    tl.store(out + 2, flag + True)
+    tl.store(out + 3, ~(not flag))
+    more = True
+    more += True
+    tl.store(out + 4, more)
+    k = 100
+    tl.store(out + 5, (tl.load(out + 5).to(tl.int8) + k * (C == 3)).to(tl.int32))
+    tl.store(out + 6, 1 if isinstance(flag, bool) else 0)
+
+
+def test_flags_are_added_up_in_int1() -> None:
+    out = np.full(7, 100, np.int32)
+    counts_of_flags[(1,)](out, C=3)
+    assert out.tolist() == [0, 1, 0, 1, 0, 200, 0]
+
+
+@deuteron.jit
+def optional(out, x, C: tl.constexpr):
+    has = x is not None
+    wide = C == 3
+    if has and tl.load(x) > 0:
+        tl.store(out, 1)
+    if has or wide:
+        tl.store(out + 1, 1)
+    size: tl.constexpr = 4 if wide else 2
+    tl.store(out + 2 + tl.arange(0, size), 7)
+
+
+def test_flags_decide_what_is_evaluated() -> None:
+    for x, c, expected in ((None, 3, [0, 1, 7, 7, 7, 7]), (np.ones(1, np.float32), 2, [1, 1, 7, 7, 0, 0])):
+        out = np.zeros(6, np.int32)
+        optional[(1,)](out, x, C=c)
+        assert out.tolist() == expected
+
+
+@deuteron.constexpr_function
+def class_of(flag):
+    return type(flag).__name__
+
+
+@deuteron.jit
+def handed_on(out):
+    flag = True
+    tl.static_assert(class_of(flag) == "bool")
+    tl.store(out, 1)
+
+
+def test_functions_of_compile_time_values_take_a_bool() -> None:
+    out = np.zeros(1, np.int32)
+    handed_on[(1,)](out)
+    assert out[0] == 1
+
+
 @pytest.mark.parametrize("n", [1, 5])
 def test_int1_meets_others_as_a_scalar(n: int) -> None:
     out, exact = np.zeros(1, np.int32), np.zeros(1, np.float32)

@@ -96,6 +96,11 @@ def annotated(value: object, annotation: object) -> object:
     return known(unwrap(value)) if annotation is constexpr else assigned(value)
 
 
+def negated(value: object) -> object:
+    """``not value`` of what is no tile."""
+    return _named(typed(not value)) if isinstance(value, Typed) else not value
+
+
 #: Stands for what a kernel does not evaluate.
 UNREAD = "joined.unread"
 
@@ -152,12 +157,12 @@ def _keeping(name: str) -> Callable[..., object]:
 
 def _of_tensors(name: str) -> Callable[..., object]:
     """The language's operation, on scalars; what it gives is a number again. With a number that is not the kernel's it
-    is Python's own: then it is the compiler that computes."""
+    is Python's own: then it is the compiler that computes. Truth values are the kernel's, those of its comparisons."""
 
     def compute(self: Typed, *others: object) -> object:
         if not all(isinstance(other, int | float) for other in others):
             return NotImplemented
-        if not all(isinstance(other, _Asked) for other in others):
+        if not all(isinstance(other, _Asked | bool) for other in others):
             return getattr(int if isinstance(self, int) else float, name)(self, *others)
         made = getattr(as_tensor(self), name)(*others)
         return _named(typed_number(current().read(made.value), made.dtype))

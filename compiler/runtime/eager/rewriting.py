@@ -24,7 +24,7 @@ from ...language.typed import Typed
 from ...python_text import PythonText, text_of
 from ...source import returns
 from ...syntax import module_tree
-from .numbers import UNREAD, annotated, assigned, chosen, noted, returned
+from .numbers import UNREAD, annotated, assigned, chosen, negated, noted, returned
 
 #: Names with a dot are nobody else's in a kernel.
 _JOINED, _SETTLED, _NEGATED, _UNREAD = "joined.tiles", "joined.settled", "joined.negated", UNREAD
@@ -49,7 +49,7 @@ def _joined(first: object, second: object, by: bool) -> object:
 
 
 def _negated(value: object) -> object:
-    return logical_not(value) if _is_tile(value) else not value
+    return logical_not(value) if _is_tile(value) else negated(value)
 
 
 def _at_run_time(condition: object) -> bool:

@@ -332,16 +332,16 @@ def test_missing_signature_entry_names_the_parameter():
 
 @pytest.mark.parametrize("call", [
     "sum(1)", "max(2.5, 0)", "argmin(1, 0)", "cumsum(1)", "xor_sum(input=3)", "trans(1)",
-    "reshape(1, (1,))", "ravel(n_of)",
+    "reshape(1, (1,))", "ravel(7)",
     "cat(1, 2)", "split(None)", "permute(1, 0)", "zeros_like('a')", "squeeze((1, 2), 0)", "dot(x, x, acc=1)",
     "atomic_add(1, 2)",
 ])  # fmt: skip
 def test_numbers_are_no_tensors(call):
-    text = f"{HEAD}    n_of = 7\n    y = tl.{call}\n"
+    text = f"{HEAD}    y = tl.{call}\n"
     function = call.split("(")[0]
     with pytest.raises(errors.TypeMismatch, match=rf"{function} takes a tensor as '\w+', got ") as caught:
         lower(KernelSource.from_text(text, "kernel"), {"x": "*fp32", "n": "i32"}, {"B": 4})
-    assert caught.value.location is not None and caught.value.location.line == 7
+    assert caught.value.location is not None and caught.value.location.line == 6
 
 
 #: The line with the mistake, and what is above it; what of the caret's line is left of the caret.

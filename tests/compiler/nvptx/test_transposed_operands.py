@@ -42,9 +42,13 @@ def numbers(rng: np.random.Generator, shape: tuple[int, int], dtype: str) -> np.
 
 @pytest.mark.parametrize(("bm", "bn", "bk", "warps"), SHAPES)
 @pytest.mark.parametrize(
-    ("dtype", "along"), [("i8", "b"), ("i8", "ab"), ("u8", "a"), ("fp8e4nv", "b"), ("fp8e5", "ab")]
+    ("dtype", "along"),
+    [
+        *(("i8", "b"), ("i8", "ab"), ("i8", "turned"), ("u8", "a"), ("fp8e4nv", "b"), ("fp8e5", "ab")),
+        *(("fp32", "b"), ("fp32", "ab"), ("fp32", "turned")),
+    ],
 )
-def test_bytes_along_the_other_axis(
+def test_operands_along_the_other_axis(
     from_text, run_function, dtype: str, along: str, bm: int, bn: int, bk: int, warps: int
 ) -> None:
     kind = "float32" if dtype.startswith("fp") else "int32"
@@ -53,10 +57,10 @@ def test_bytes_along_the_other_axis(
     rng = np.random.default_rng(bm * bn * bk)
     m, n, k = bm, 2 * bn, 2 * bk
     a, b = numbers(rng, (m, k), dtype), numbers(rng, (n, k), dtype)
-    turned = "b" if along == "t" else along
-    given = [np.ascontiguousarray(x.T) if name in turned else x for name, x in (("a", a), ("b", b))]
+    across = {"turned": "b"}.get(along, along)
+    given = [np.ascontiguousarray(x.T) if name in across else x for name, x in (("a", a), ("b", b))]
     wanted = a.astype(np.float64) @ b.astype(np.float64).T
-    text = KERNEL.format(kind=kind, x=LEFT["a" in along], y=TURNED if along == "t" else RIGHT["b" in along])
+    text = KERNEL.format(kind=kind, x=LEFT["a" in along], y=TURNED if along == "turned" else RIGHT["b" in along])
     made = from_text(text, signature, {"BM": bm, "BN": bn, "BK": bk}, warps=warps)
     c = np.full((m, n), 77, np.float32 if kind == "float32" else np.int32)
     run_function(made.tile(), (1, 2), [*given, c, m, n, k], warps, "cuda:90a")
