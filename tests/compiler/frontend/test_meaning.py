@@ -225,3 +225,29 @@ def test_names_take_the_first_values_of_a_longer_tuple() -> None:
     assert found.tolist() == [405] * 8 + [6] * 8 and len(warned) == 2
     with pytest.raises(UnsupportedSyntax, match="cannot unpack 1 values into 2 names"):
         execute("a, b = (n,); tl.store(out, a)", NUMBERS, np.zeros(16, np.int32))
+
+
+COMPILE_TIME = """
+import triton
+import triton.language as tl
+
+@triton.constexpr_function
+def halves(n):
+    named = -7
+    return named // 2, n // 2, ~(n < 0)
+
+@triton.jit
+def kernel(out):
+    n = -5
+    found: tl.constexpr = halves(n)
+    tl.store(out, found[0])
+    tl.store(out + 1, found[1])
+    tl.store(out + 2, found[2])
+"""
+
+
+def test_functions_of_compile_time_values_that_are_read_as_text_compute_with_pythons_numbers() -> None:
+    """Neither what they are given nor what they name is a scalar, of which // truncates and ~ of int1 is not."""
+    out = np.zeros(3, np.int32)
+    run(lower(KernelSource.from_text(COMPILE_TIME, "kernel"), {"out": "*i32"}, {}), (1,), [out])
+    assert out.tolist() == [-4, -3, -2]
