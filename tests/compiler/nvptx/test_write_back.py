@@ -97,6 +97,29 @@ def test_results_that_a_program_announces_are_there(from_text, signal: str, by_e
     assert "cp.async.bulk.tensor.2d.shared::cluster" in llvm
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "by_engine"),
+    [
+        ("pass", "pass", True),
+        ("acc += tl.load(d + tile, mask=inside, other=0.0)", "pass", True),
+        ("acc += tl.load(c + tile, mask=inside, other=0.0)", "pass", False),
+        ("pass", "tl.store(d, tl.sum(tl.sum(tl.load(c + tile, mask=inside, other=0.0), 0), 0))", False),
+        ("pass", "tl.store(c + tile, acc + 1, mask=inside)", False),
+    ],
+)
+def test_what_is_read_or_written_again_is_stored_by_threads(
+    from_text, before: str, after: str, by_engine: bool
+) -> None:
+    """A copy under way would come too late for a load, and after a store."""
+    *lines, store = PRODUCT.replace("def product(a, b, c,", "def product(a, b, c, d,").rstrip().splitlines()
+    names = ["tile = rm[:, None] * sc + rn[None, :]", "inside = (rm[:, None] < M) & (rn[None, :] < N)"]
+    text = "\n".join([*lines, *(f"    {line}" for line in (*names, before)), store, f"    {after}", ""])
+    signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "d": "*fp32:16", "M": "i32", "K": "i32"}
+    signature |= dict.fromkeys(("N", "sa", "sb", "sc"), "i32:16")
+    llvm = from_text(text, signature, {"BM": 128, "BN": 128, "BK": 32, "SCALE": 1}, 8).program().llvm
+    assert ("bulk_group" in llvm) == by_engine
+
+
 #: A box at any place, whose neighbours are in neighbouring lanes, written by the copy engine beside a product.
 BESIDE = """
 def beside(a, b, d, c, e, first, K, M: tl.constexpr, N: tl.constexpr, B: tl.constexpr):
