@@ -131,9 +131,8 @@ def transposing(
         return None if pairs is None else (pairs,)
     n1, k1, k2, *more = pairs.flat_register
     k4, k8, *columns, n8 = pairs.flat_lane
-    registers, lanes = (n1, k1, k2, *more), (k4, k8, *columns, n8)
-    read = LinearLayout(shape, registers, (k4, k8 ^ k2, *columns, n8), pairs.flat_warp)
-    words = LinearLayout(shape, (k1, k2, n1, *more), lanes, pairs.flat_warp)
+    read = LinearLayout(shape, pairs.flat_register, (k4, k8 ^ k2, *columns, n8), pairs.flat_warp)
+    words = LinearLayout(shape, (k1, k2, n1, *more), pairs.flat_lane, pairs.flat_warp)
     written = LinearLayout(shape, words.flat_register, (k4, k8, *columns, n8 ^ n1), pairs.flat_warp)
     return read, pairs, words, written
 
