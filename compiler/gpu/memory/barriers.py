@@ -9,8 +9,9 @@ tiles, asks for a barrier of this warp alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from ...ir.core import Block, Function, Op
 from ...tile.control import For, If, While
@@ -18,7 +19,7 @@ from ...tile.memory import AtomicCAS, AtomicRMW, Barrier, Load, Store
 from ..asynchronous import Await, Put, RingBuffer, Roles, SharedView, Slot, Vacate, added_up, awaited
 from ..ops import ConvertLayout, WarpBarrier
 from .lifetimes import ByteRange
-from .meetings import Access, Meetings, Touch
+from .meetings import Access, Meetings, Touch, Touches
 from .scratch import Allocation
 
 
@@ -27,43 +28,53 @@ class Pending:
     """What some threads may still be doing since the last barrier."""
 
     scratch: set[ByteRange] = field(default_factory=set)
-    read: set[Touch] = field(default_factory=set)
-    written: set[Touch] = field(default_factory=set)
-    changed: set[Touch] = field(default_factory=set)  # by atomics, which are in order among themselves
-
-    @property
-    def arrays(self) -> tuple[set[Touch], set[Touch], set[Touch]]:
-        """What happens to arrays, by the way it happens."""
-        return self.read, self.written, self.changed
+    touches: Touches = field(default_factory=dict)  # of arrays
+    awaited: Touches = field(default_factory=dict)  # by the threads of the same warp: others may not have done it
 
     def copy(self) -> Pending:
         """The same state, to be changed apart from this one."""
-        return Pending(set(self.scratch), *map(set, self.arrays))
+        return Pending(set(self.scratch), dict(self.touches), dict(self.awaited))
+
+    def frozen(self) -> Hashable:
+        """What it is, as a key."""
+        return frozenset(self.scratch), frozenset(self.touches.items()), frozenset(self.awaited.items())
 
     def clear(self) -> None:
         """Forget everything: a barrier was passed."""
         self.scratch.clear()
-        for touches in self.arrays:
-            touches.clear()
+        self.touches.clear()
+        self.awaited.clear()
 
     def pass_warp_barrier(self) -> None:
         """Threads of one warp have waited for each other."""
-        for touches in self.arrays:
-            after = {touch.after_warp() for touch in touches}
-            touches.clear()
-            touches.update(after)
+        self.awaited.update(_joined(self.touches, self.awaited))
+        self.touches.clear()
+
+    def begin(self, op: Access) -> None:
+        """Threads do ``op``."""
+        self.touches[op] = self.touches.get(op, frozenset()) | {Touch(op)}
 
     def join(self, other: Pending) -> Pending:
         """Add what may be pending on another way to the same place."""
-        pairs = zip(self.arrays, other.arrays, strict=True)
-        return Pending(self.scratch | other.scratch, *(mine | theirs for mine, theirs in pairs))
+        touches = self.touches | _joined(other.touches, self.touches)
+        awaited = self.awaited | _joined(other.awaited, self.awaited)
+        return Pending(self.scratch | other.scratch, touches, awaited)
 
     def before(self, loop: For | While, inside: frozenset[Op]) -> Pending:
         """The same, an iteration of ``loop`` later; ``inside``: its operations. Addresses of others are what they
-        were, and were they told apart by the loops that they were begun before, there would be two of each at every
-        further loop."""
-        arrays = ({touch.before(loop) if touch.op in inside else touch for touch in touches} for touches in self.arrays)
-        return Pending(set(self.scratch), *arrays)
+        were."""
+        touches, awaited = (_before(touches, loop, inside) for touches in (self.touches, self.awaited))
+        return Pending(set(self.scratch), touches, awaited)
+
+
+def _joined(touches: Touches, others: Touches) -> Touches:
+    """``touches``, and of ``others`` what is by the same operations."""
+    return {op: more | others.get(op, frozenset()) for op, more in touches.items()}
+
+
+def _before(touches: Touches, loop: For | While, inside: frozenset[Op]) -> Touches:
+    moved = {op: frozenset(touch.before(loop) for touch in touches[op]) for op in touches.keys() & inside}
+    return touches | moved
 
 
 def insert_barriers(function: Function, allocation: Allocation) -> None:
@@ -75,6 +86,8 @@ class _Inserter:
     def __init__(self, function: Function, allocation: Allocation) -> None:
         self.places = allocation.places
         self.meetings = Meetings(function)
+        # Loops around a loop look at it several times each, most often with what they had before.
+        self._turned: dict[tuple[For | While, Hashable], tuple[Pending, Pending]] = {}
 
     # Walking -------------------------------------------------------------------------------------------------
 
@@ -99,25 +112,21 @@ class _Inserter:
         if place is not None and any(place.overlaps(other) for other in pending.scratch):
             return Barrier()
         match op:
-            case Load():
-                return self._barrier_between(pending.written | pending.changed, op)
-            case Store():
-                return self._barrier_between(pending.read | pending.written | pending.changed, op)
-            case AtomicRMW() | AtomicCAS():
+            case AtomicRMW() | AtomicCAS() if not op.pointer.type.rank and op.semantics != "relaxed":
                 # One thread releases what all of them did.
-                if not op.pointer.type.rank and op.semantics != "relaxed" and any(pending.arrays):
-                    return Barrier()
-                return self._barrier_between(pending.read | pending.written, op)
+                return Barrier() if pending.touches or pending.awaited else None
+            case Load() | Store() | AtomicRMW() | AtomicCAS():
+                return self._barrier_between(pending, op)
             case _:
                 return None
 
-    def _barrier_between(self, touches: set[Touch], op: Access) -> Barrier | WarpBarrier | None:
-        meetings = self.meetings
-        met = meetings.among(op, touches)
-        if not met:
+    def _barrier_between(self, pending: Pending, op: Access) -> Barrier | WarpBarrier | None:
+        met = self.meetings.among(op, pending.touches, pending.awaited)
+        first = next(met, None)
+        if first is None:
             return None
-        in_warp = meetings.by_first_warp(op) and all(meetings.by_first_warp(touch.op) for touch in met)
-        return WarpBarrier() if in_warp else Barrier()
+        accesses = chain((op, first.op), (touch.op for touch in met))
+        return WarpBarrier() if all(map(self.meetings.by_first_warp, accesses)) else Barrier()
 
     def _after(self, op: Op, pending: Pending, *, insert: bool) -> Pending:
         if (place := self.places.get(op)) is not None and not isinstance(op, Put):
@@ -133,12 +142,8 @@ class _Inserter:
             case Roles():
                 # The producer touches no memory that consumers write.
                 return self.block(op.consumer, pending, insert=insert)
-            case Load():
-                pending.read.add(Touch(op))
-            case Store():
-                pending.written.add(Touch(op))
-            case AtomicRMW() | AtomicCAS():
-                pending.changed.add(Touch(op))
+            case Load() | Store() | AtomicRMW() | AtomicCAS():
+                pending.begin(op)
             case For() | While():
                 return self._loop(op, pending, insert=insert)
             case If():
@@ -160,14 +165,23 @@ class _Inserter:
         return found
 
     def _loop(self, loop: For | While, pending: Pending, *, insert: bool) -> Pending:
-        entry, inside = pending, frozenset(loop.walk())
+        key = loop, pending.frozen()
+        if key not in self._turned:
+            self._turned[key] = self._turn(loop, pending)
+        entry, out = self._turned[key]
+        if insert:
+            out = self._blocks(loop.blocks, entry.copy(), insert=True)
+        return entry.join(out)
+
+    def _turn(self, loop: For | While, entry: Pending) -> tuple[Pending, Pending]:
+        """What may be pending where an iteration begins, the first or a later one, and where it ends."""
+        inside = frozenset(loop.walk())
         while True:
             out = self._blocks(loop.blocks, entry.copy(), insert=False)
             wider = entry.join(out.before(loop, inside))
             if wider == entry:
-                break
+                return entry, out
             entry = wider
-        return entry.join(self._blocks(loop.blocks, entry.copy(), insert=insert))
 
     def _blocks(self, blocks: Sequence[Block], pending: Pending, *, insert: bool) -> Pending:
         for block in blocks:

@@ -6,9 +6,10 @@ addresses belong to elements that one thread holds in both tiles. Elements of on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from math import prod
 
 from ...ir.core import Block, Function, Value
@@ -30,20 +31,19 @@ Access = Load | Store | AtomicRMW | AtomicCAS
 
 @dataclass(frozen=True)
 class Touch:
-    """An access that some threads may not have done yet; ``earlier``: loops that went on since it was begun;
-    ``awaited``: those of the same warp have done it."""
+    """An access that some threads may not have done yet; ``earlier``: the outermost loop around it that went on since
+    it was begun, whatever those inside did."""
 
     op: Access
-    earlier: frozenset[For | While] = frozenset()
-    awaited: bool = False
+    earlier: For | While | None = None
 
     def before(self, loop: For | While) -> Touch:
-        """The same, an iteration later."""
-        return Touch(self.op, self.earlier | {loop}, self.awaited)
+        """The same, an iteration of ``loop``, which is around it, later. What iterations of a loop inside did is also
+        pending as done in its last one."""
+        return Touch(self.op, loop) if self.earlier is None else self
 
-    def after_warp(self) -> Touch:
-        """The same, once the threads of each warp have waited for each other."""
-        return Touch(self.op, self.earlier, True)
+
+Touches = dict[Access, frozenset[Touch]]  # by what does it
 
 
 class Meetings:
@@ -53,34 +53,51 @@ class Meetings:
         self.arrays = Arrays(function)
         self._function = function
         self._known: dict[tuple[Access, Touch], bool] = {}
+        self._first_warp: dict[Access, bool] = {}
 
-    def among(self, op: Access, touches: Iterable[Touch]) -> list[Touch]:
-        """Those of ``touches`` by which a thread may touch what another one that does ``op`` touches."""
-        near = [touch for touch in touches if self._is_near(op, touch)]
-        return near if len(near) > MOST_TOUCHES else [touch for touch in near if self._meet(op, touch)]
+    def among(self, op: Access, touches: Touches, awaited: Touches) -> Iterator[Touch]:
+        """Those by which a thread may touch what another one that does ``op`` touches; those of the same warp have done
+        what is ``awaited``."""
+        others = [touches[other] for other in touches if self._are_near(op, other)]
+        others += [awaited[other] for other in awaited if self._are_near(op, other) and not self._in_warp(op, other)]
+        near = (touch for touch in chain.from_iterable(others) if self._is_near(op, touch))
+        some = list(islice(near, MOST_TOUCHES + 1))
+        return chain(some, near) if len(some) > MOST_TOUCHES else (touch for touch in some if self._meet(op, touch))
+
+    def _in_warp(self, op: Access, other: Access) -> bool:
+        return self.by_first_warp(op) and self.by_first_warp(other)
 
     def by_first_warp(self, op: Access) -> bool:
         """Whether the first warp does it all: it alone writes what all warps hold."""
+        known = self._first_warp.get(op)
+        if known is None:
+            known = self._first_warp[op] = self._in_first_warp(op)
+        return known
+
+    def _in_first_warp(self, op: Access) -> bool:
         if isinstance(op, Load):
             return self._function.warps == 1
         layout = op.pointer.type.layout
         return layout is None or layout.free_bits("warp") == layout.warps - 1
 
+    def _are_near(self, op: Access, other: Access) -> bool:
+        """Whether it matters that one is done before the other, before any address is looked at. Atomics are in order
+        among themselves."""
+        if isinstance(other, Load) if isinstance(op, Load) else _is_atomic(op) and _is_atomic(other):
+            return False
+        array, another = self.arrays.of(op.pointer), self.arrays.of(other.pointer)
+        if array is not another and array is not None and another is not None:
+            return False
+        return not (_by_first_thread(op) and _by_first_thread(other))
+
     def _is_near(self, op: Access, touch: Touch) -> bool:
-        """What :meth:`among` says before any address is looked at."""
-        if touch.awaited and self.by_first_warp(op) and self.by_first_warp(touch.op):
-            return False
-        array, other = self.arrays.of(op.pointer), self.arrays.of(touch.op.pointer)
-        if array is not None and other is not None and array is not other:
-            return False
-        same = not touch.earlier and op.pointer is touch.op.pointer and _are_alike(op, touch.op)
-        return not same and not (_by_first_thread(op) and _by_first_thread(touch.op))
+        """The same of when the other one was begun: in one iteration threads may do the same to their own elements."""
+        return touch.earlier is not None or op.pointer is not touch.op.pointer or not _are_alike(op, touch.op)
 
     def _meet(self, op: Access, touch: Touch) -> bool:
-        key = (op, Touch(touch.op, touch.earlier))
-        known = self._known.get(key)
+        known = self._known.get((op, touch))
         if known is None:
-            known = self._known[key] = self._may_be_equal(op, touch)
+            known = self._known[op, touch] = self._may_be_equal(op, touch)
         return known
 
     # Addresses -----------------------------------------------------------------------------------------------
@@ -96,7 +113,7 @@ class Meetings:
         if form is None or other is None or form.base is None or form.base is not other.base:
             return True
         unknowns, earlier = self._forms.unknowns, touch.earlier
-        if any(unknowns.is_inside(form.base, loop) for loop in earlier):
+        if earlier is not None and unknowns.is_inside(form.base, earlier):
             return True
         # The coordinates of the second tile follow those of the first.
         shape, rank = (*op.pointer.type.shape, *touch.op.pointer.type.shape), op.pointer.type.rank
@@ -127,6 +144,10 @@ def _ask(block: Block, forms: Forms) -> None:
         for result in op.results:
             if result.type.is_pointer or result.type.is_integer:
                 forms.of(result)
+
+
+def _is_atomic(op: Access) -> bool:
+    return isinstance(op, AtomicRMW | AtomicCAS)
 
 
 def _are_alike(op: Access, other: Access) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from ...ir.core import Block, Function, Op, Value
@@ -23,7 +22,7 @@ class Trips:
 
 
 #: A scalar; a loop and whether all its iterations are meant; an unknown as it was before loops went on.
-_Key = Value | tuple[For, bool] | tuple[int, frozenset[For | While]]
+_Key = Value | tuple[For, bool] | tuple[int, For | While]
 
 
 class Unknowns:
@@ -100,27 +99,22 @@ class Unknowns:
             block = self._around.get(block)
         return block is not None
 
-    def in_earlier_iterations(self, polynomial: Polynomial, loops: Collection[For | While]) -> Polynomial:
-        """``polynomial`` as it was before some of ``loops`` went on, at least the outermost: unknowns of its own for
-        what they change, and the trip count of the outermost by one and another unknown less."""
-        if not loops:
+    def in_earlier_iterations(self, polynomial: Polynomial, loop: For | While | None) -> Polynomial:
+        """``polynomial`` as it was before ``loop`` went on: unknowns of its own for what the loop changes, and its trip
+        count by one and another unknown less."""
+        if loop is None:
             return polynomial
-        outermost = next(loop for loop in loops if not any(self._around_of(loop, other) for other in loops))
         names = {}
         for index in polynomial.unknowns:
             held = self._held[index] if index >= 0 else None
-            if held is None or not any(self.is_inside(held, loop) for loop in loops):
+            if held is None or not self.is_inside(held, loop):
                 continue
-            earlier = names[index] = self._number((index, frozenset(loops)), held)
-            if isinstance(held, Trips) and held.loop is outermost and not held.all:
+            earlier = names[index] = self._number((index, loop), held)
+            if isinstance(held, Trips) and held.loop is loop and not held.all:
                 since = number(-1) - unknown(earlier)
                 polynomial = polynomial.with_value(index, unknown(index) + since)
                 del names[index]
         return polynomial.renamed(names)
-
-    def _around_of(self, loop: For | While, other: For | While) -> bool:
-        """Whether ``loop`` is inside ``other``."""
-        return loop is not other and self._is_in(self._around[loop.blocks[0]], other)
 
     def is_host(self, index: int) -> bool:
         """Whether a launcher can compute the unknown from the arguments."""

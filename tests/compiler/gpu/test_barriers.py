@@ -6,12 +6,13 @@ import itertools
 
 import pytest
 
-from deuteron.compiler.gpu.memory.barriers import Pending, insert_barriers
+from deuteron.compiler.gpu.memory.barriers import Pending, _Inserter, insert_barriers
 from deuteron.compiler.gpu.memory.lifetimes import ByteRange
 from deuteron.compiler.gpu.memory.scratch import Allocation, allocate
 from deuteron.compiler.gpu.ops import WarpBarrier
 from deuteron.compiler.ir import Function
 from deuteron.compiler.targets import Target
+from deuteron.compiler.tile.control import For, While
 from deuteron.compiler.tile.memory import Barrier
 from deuteron.compiler.tile.reduction import Reduce
 
@@ -112,6 +113,10 @@ def test_a_loop_waits_for_its_own_last_iteration(to_gpu) -> None:
         # of elements that several threads hold, one stores, and all load
         ("p = tl.arange(0, 16); tl.store(x_ptr + p, 1.0); tl.store(x_ptr + p, 2.0)", 0),
         ("p = tl.arange(0, 16); tl.store(x_ptr + p, 1.0); tl.store(y_ptr + p, tl.load(x_ptr + p))", 1),
+        # atomics are in order among themselves
+        ("tl.atomic_add(x_ptr + o, 1.0); tl.atomic_add(x_ptr + o + 1, 2.0)", 0),
+        ("tl.atomic_add(x_ptr + o, 1.0); tl.store(y_ptr + o, tl.load(x_ptr + o + 1))", 1),
+        ("tl.store(x_ptr + o + 1, 1.0); tl.atomic_add(x_ptr + o, 1.0)", 1),
     ],
 )
 def test_global_hazards(to_gpu, body, wanted) -> None:
@@ -170,12 +175,17 @@ def test_hazards_within_a_warp_take_its_own_barrier(to_gpu, body, warps, wanted)
         ("for j in range(n):; ....tl.store(x_ptr + i * N + o, j * 1.0)", 0),
         ("for j in range(n):; ....tl.store(x_ptr + (i * n + j) * N + o, 1.0)", 0),
         ("for j in range(n):; ....tl.store(x_ptr + i * N + j + o, 1.0)", 1),
+        # an iteration of the outer loop reads what the one before wrote, none of the inner does
+        ("for j in range(n):; ....tl.store(x_ptr + (2 * j + i) * N + o, tl.load(x_ptr + (2 * j + i + 1) * N + r))", 1),
+        ("for j in range(n):; ....tl.store(x_ptr + (2 * j + i) * N + o, tl.load(x_ptr + (2 * j + i - 1) * N + r))", 1),
+        ("for j in range(n):; ....tl.store(x_ptr + 2 * j * N + o, tl.load(x_ptr + (2 * j + 1) * N + r))", 0),
+        ("for j in range(n):; ....tl.store(x_ptr + (j + i) * N + o, tl.load(y_ptr + (j + i - 1) * N + r))", 0),
     ],
 )
 def test_hazards_between_iterations(to_gpu, body, wanted) -> None:
     lines = body.replace(";", "\n       ").replace("....", "    ")
     head = "def k(x_ptr, y_ptr, n, N: tl.constexpr):\n    o = tl.arange(0, N)\n    p = tl.arange(0, 16)\n"
-    text = f"{head}    for i in range(n):\n        {lines}\n"
+    text = f"{head}    r = N - 1 - o\n    for i in range(n):\n        {lines}\n"
     assert _barriers(to_gpu(text, {**POINTERS, "n": "i32"}, {"N": 256})) == wanted
 
 
@@ -209,8 +219,8 @@ def test_a_loop_more_takes_as_long_as_the_one_before(to_gpu, monkeypatch: pytest
 
     def counted(self: Pending, other: Pending) -> Pending:
         made = join(self, other)
-        found.append(len(made.read))
-        assert len(made.read) < 1000, "more of them at each loop"
+        found.append(sum(map(len, made.touches.values())))
+        assert found[-1] < 1000, "more of them at each loop"
         return made
 
     monkeypatch.setattr(Pending, "join", counted)
@@ -220,6 +230,35 @@ def test_a_loop_more_takes_as_long_as_the_one_before(to_gpu, monkeypatch: pytest
         to_gpu(MANY_LOOPS, {**POINTERS, "n": "i32"}, {"N": 256, "LOOPS": loops})
         most.append(max(found))
     assert most[1] == 2 * most[0] and most[2] == 4 * most[0]
+
+
+def nested(depth: int) -> str:
+    """A kernel that adds in a nest of so many loops, and reads and writes at each level."""
+    lines = ["def k(x_ptr, y_ptr, n, N: tl.constexpr):", "    o = tl.arange(0, N)"]
+    for level in range(depth):
+        indent = "    " * (level + 1)
+        lines += [f"{indent}for i{level} in range(n):", f"{indent}    o += tl.load(x_ptr + o + i{level}).to(tl.int32)"]
+        lines.append(f"{indent}    tl.store(y_ptr + o, 1.0)")
+    return "\n".join(lines)
+
+
+def test_a_level_more_of_a_nest_takes_few_more_looks(to_gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop is looked at until nothing new is pending, inside others that are: thrice each would be 3^depth."""
+    looks: list[int] = []
+    turn = _Inserter._turn
+
+    def counted(self: _Inserter, loop: For | While, entry: Pending) -> tuple[Pending, Pending]:
+        looks.append(1)
+        assert len(looks) < 1000
+        return turn(self, loop, entry)
+
+    monkeypatch.setattr(_Inserter, "_turn", counted)
+    most = []
+    for depth in (3, 6, 12):
+        looks.clear()
+        to_gpu(nested(depth), {**POINTERS, "n": "i32"}, {"N": 256})
+        most.append(len(looks))
+    assert most[2] < 5 * most[1] < 25 * most[0]
 
 
 def test_what_was_stored_before_a_loop_is_read_in_all_of_its_iterations(to_gpu) -> None:
