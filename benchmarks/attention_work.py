@@ -77,16 +77,17 @@ class Compiler:
         module, p = load_kernels("attention", candidate.package), problem
         data, result, f32 = (self._pointer(candidate.package, p, d) for d in (p.dtype, p.result, "f32"))
         scale = p.dims**-0.5
-        constants = {"HEAD": p.dims, "CAUSAL": p.causal, "grid": (1,)}
         chosen = options(candidate, p)
-        if not p.backward:
-            kinds = [data, data, data, result, f32]
-            module.attention_forward.warmup(*kinds, p.length, scale, **constants, **chosen[0])
-        else:
-            kinds = [data, data, data, result, f32, f32]
-            rest = (p.length, scale, scale)
-            module.attention_dkdv.warmup(*kinds, result, result, *rest, **constants, **chosen[0])
-            module.attention_dq.warmup(*kinds, result, *rest, **constants, **chosen[1])
+        for grid in candidate.grids:
+            constants = {"HEAD": p.dims, "CAUSAL": p.causal, "grid": grid}
+            if not p.backward:
+                kinds = [data, data, data, result, f32]
+                module.attention_forward.warmup(*kinds, p.length, scale, **constants, **chosen[0])
+            else:
+                kinds = [data, data, data, result, f32, f32]
+                rest = (p.length, scale, scale)
+                module.attention_dkdv.warmup(*kinds, result, result, *rest, **constants, **chosen[0])
+                module.attention_dq.warmup(*kinds, result, *rest, **constants, **chosen[1])
         return time.perf_counter() - begin
 
     def _pointer(self, package: str, problem: Attention, dtype: str) -> object:

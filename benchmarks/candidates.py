@@ -50,6 +50,11 @@ class Candidate:
         """The options of a launch that are no parameters of the kernel."""
         return {"num_warps": self.warps, "num_stages": self.stages, **dict(self.extra)}
 
+    @property
+    def grids(self) -> tuple[tuple[int], ...]:
+        """Grids to compile it for: deuteron's code may be another one where there are many programs for each SM."""
+        return ((1,), (1 << 16,)) if self.package == "deuteron" else ((1,),)
+
     def block(self, name: str) -> int:
         """One block size."""
         value = dict(self.blocks)[name]

@@ -79,7 +79,8 @@ class Compiler:
             kinds: list[Any] = [_TORCH[d] for d in dtypes]
         else:
             kinds = [f"*{_DEUTERON[d]}:16@{product.device}" for d in dtypes]
-        kernel(candidate.package).warmup(*kinds, *product.integers, grid=(1,), **options(candidate))
+        for grid in candidate.grids:
+            kernel(candidate.package).warmup(*kinds, *product.integers, grid=grid, **options(candidate))
         return time.perf_counter() - begin
 
 

@@ -47,7 +47,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "development"))
 import modelled_products
 from sources import environment
 
-MODELLED_DEVICE = DeviceFingerprint("cuda", "H200", compute_capability=(9, 0), sm_count=modelled_products.PROCESSORS)
+MODELLED_DEVICE = DeviceFingerprint("cuda", "H200", compute_capability=(9, 0), sm_count=modelled_products.SMS)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def lookup_seconds(predictor: Predictor) -> dict[str, float]:
     """Microseconds of lookups in process: the first of a shape that was not tuned, and of one that was asked for
     before; medians."""
     index = RecordIndex((), [predictor])
-    asked = [{name: size + 1 for name, size in shape.items()} for shape in predictor.shapes]
+    asked = [{name: max(size - 1, 1) for name, size in shape.items()} for shape in predictor.shapes]
     found: dict[str, list[float]] = {"first": [], "again": []}
     for kind in found:
         for shape in asked:

@@ -94,7 +94,8 @@ class Compiler:
             f"{plan.signature[name]}@{launches.device}" if name not in problem.scalars else problem.scalars[name]
             for name in problem.run_time_arguments
         ]
-        kernel(launches.workload).warmup(*kinds, grid=(1,), **plan.constexprs, **plan.schedule)
+        for grid in candidate.grids:
+            kernel(launches.workload).warmup(*kinds, grid=grid, **plan.constexprs, **plan.schedule)
         return time.perf_counter() - begin
 
 

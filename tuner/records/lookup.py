@@ -223,7 +223,7 @@ def lookup(
         )
     predictors = [] if stale else index.predictors(kernel_hash, device, dtype)
     guess = _guess(asked, fitting, others, predictors, stale)
-    return guess or Answer(None, {}, "default", index.why_nothing(kernel_hash, device.key, dtype))
+    return guess or Answer(None, {}, "default", _why_nothing(index, kernel_hash, device, dtype, asked, predictors))
 
 
 class _Asked(NamedTuple):
@@ -281,6 +281,20 @@ def _why_not(closest: ConfigRecord, asked: _Asked) -> str:
         f"no record that may be used: {asked.wanted} was not tuned on {closest.device.key}, and the configuration of "
         f"the nearest shape, {closest.shape_key}, is not for it: {closest.objection(asked.shape)}"
     )
+
+
+def _why_nothing(
+    index: RecordIndex,
+    kernel_hash: str,
+    device: DeviceFingerprint,
+    dtype: str,
+    asked: _Asked,
+    predictors: list[Predictor],
+) -> str:
+    """Why there is neither a record of any shape nor a prediction."""
+    if not predictors:
+        return index.why_nothing(kernel_hash, device.key, dtype)
+    return f"{asked.wanted} was not tuned on {device.key}, and {predictors[0].objection(asked.shape, FARTHEST)}"
 
 
 def _predicted(predictors: Iterable[Predictor], asked: _Asked) -> Answer | None:

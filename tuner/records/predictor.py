@@ -105,6 +105,19 @@ class Predictor(Document, frozen=True, dict=True):
             self._known[key] = found
         return found
 
+    def objection(self, shape: Mapping[str, int], farthest: float) -> str:
+        """Why :meth:`predict` has no answer for a shape over its dims, in words."""
+        if not self._pays:
+            return "predicting does no better than the nearest shape or the default there"
+        if self.distance(shape) > farthest:
+            return (
+                "every shape that predictions were learnt from is farther than 8 times in one size or 4.3 times in two"
+            )
+        return (
+            "of the configurations that predictions choose among, none is both legal there and known to be right at a "
+            "shape as large in every size"
+        )
+
     @cached_property
     def _pays(self) -> bool:
         return self.accuracy.pays

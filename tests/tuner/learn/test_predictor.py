@@ -44,7 +44,9 @@ def test_exact_then_predicted_then_nearest_then_default(predictor: Maker, make_r
     assert ask(both, one, 20).config == {"BLOCK": 16, "w": 4}
     nothing_legal = ask(both, one, 10)
     assert (nothing_legal.match, nothing_legal.record, nothing_legal.expected_loss) == ("nearest_shape", tuned, None)
-    assert ask(RecordIndex([], [one]), one, 10).match == "default"
+    alone = ask(RecordIndex([], [one]), one, 10)
+    assert alone.match == "default" and "M=10,N=64 was not tuned on" in alone.reason
+    assert "none is both legal there and known to be right" in alone.reason
     assert ask(RecordIndex([tuned]), one, 128).match == "nearest_shape"
     with pytest.raises(RecordNotFound):
         ask(both, one, 128, strict=True)
@@ -54,7 +56,8 @@ def test_only_as_far_as_records_answer(predictor: Maker) -> None:
     one = predictor()
     index = RecordIndex([], [one])
     assert ask(index, one, 1024 * 8).match == "predicted"
-    assert ask(index, one, 1024 * 8 + 1).match == "default"
+    beyond = ask(index, one, 1024 * 8 + 1)
+    assert beyond.match == "default" and "farther than 8 times in one size" in beyond.reason
     assert one.distance({"M": 1024 * 8, "N": 64}) == pytest.approx(FARTHEST)
 
 
@@ -63,7 +66,8 @@ def test_used_only_where_it_did_better(predictor: Maker, default: Accuracy | Non
     better = Accuracy(0.97, 0.9, 0.9)
     nearest = Accuracy(0.97 if default is None else 0.5, 0.4, 0.3)
     one = predictor(accuracy=CrossValidation(12, better, nearest, default))
-    assert ask(RecordIndex([], [one]), one, 128).match == "default"
+    found = ask(RecordIndex([], [one]), one, 128)
+    assert found.match == "default" and "no better than the nearest shape or the default" in found.reason
 
 
 def test_another_toolchain_is_said(predictor: Maker, make_record) -> None:  # type: ignore[no-untyped-def]
