@@ -64,15 +64,17 @@ def condition(arg1: Operand, disable_licm: bool = False) -> Operand:
 
 
 def counting(bounds: Sequence[Operand]) -> tuple[Scalar, Scalar]:
-    """The type that a loop counts in, and the type of its index: C's common type of bounds and step, 32 bits at least.
+    """The type that a loop counts in, and the type of its index: the widest of bounds and step, of equally wide ones an
+    unsigned one; numbers that are written or known are int32, truth values count as that.
 
-    Where that is u32 the loop counts in i64, which holds every bound, negative ones and steps too.
+    Where that is u32 the loop counts in i64, which holds every bound, negative ones and steps too, and where it is
+    narrower in i32.
     """
-    index = I32
-    for type in (scalar_of(b) for b in bounds):
+    index, *others = (I32 if (type := scalar_of(b)).bits == 1 else type for b in bounds)
+    for type in others:
         if type.bits > index.bits or (type.bits == index.bits and not type.is_signed):
             index = type
-    return (I64 if index == U32 else index), index
+    return (I64 if index == U32 else I32 if index.bits < I32.bits else index), index
 
 
 def _is_integer(bound: tensor) -> bool:

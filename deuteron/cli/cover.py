@@ -17,10 +17,11 @@ from .settings import token_for
 from .signatures import AllowUnsigned, bundle_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from deuteron.tuner.cover import Cover, DispatchRule, TimeTable
     from deuteron.tuner.experience import SearchLog
+    from deuteron.tuner.learn import RuleWorth
     from deuteron.tuner.workloads import WorkloadSpec
 
 
@@ -60,7 +61,8 @@ def cover(
         str | None, typer.Option(help="The key of a device, where searches on several are known.")
     ] = None,
     rule: Annotated[
-        RuleKind, typer.Option(help="tree: comparisons of sizes; nearest: the measured shape that is nearest.")
+        RuleKind,
+        typer.Option(help="tree: comparisons of sizes and of their products; nearest: the nearest measured shape."),
     ] = RuleKind.tree,
     measure: Annotated[
         str | None,
@@ -78,7 +80,7 @@ def cover(
 
     Example: `deuteron cover matmul_kernel --from runs/matmul --tolerance 3 --format python -o configs.py`
     """
-    from deuteron.tuner.cover import cover_with, cover_within, dispatch_nearest, dispatch_tree  # lazy: help without it
+    from deuteron.tuner.cover import cover_with, cover_within  # lazy: help starts without the tuner
 
     if tolerance is not None and count is not None:
         raise CommandError("--tolerance and --k are two questions", hint="give one of them")
@@ -90,17 +92,55 @@ def cover(
     percent = 3.0 if tolerance is None else tolerance
     if not percent >= 0:
         raise CommandError(f"a tolerance of {percent:g} %", hint="0 or more")
-    found = cover_within(table, percent / 100) if count is None else cover_with(table, count)
-    made = dispatch_tree(found) if rule is RuleKind.tree else dispatch_nearest(found)
+
+    def choose(table: TimeTable) -> Cover:
+        return cover_within(table, percent / 100) if count is None else cover_with(table, count)
+
+    make = make_tree if rule is RuleKind.tree else make_nearest
+    found = choose(table)
+    made, worth = make(found), _left_out(table, lambda table: make(choose(table)))
     if form is CoverFormat.table:
-        _print(found, made)
+        _print(found, made, worth)
         return
-    text = cover_python(name, found, made) if form is CoverFormat.python else cover_json(name, found, made)
+    write = cover_python if form is CoverFormat.python else cover_json
+    text = write(name, found, made, worth)
     _say_missing(found)
     if output is None:
         typer.echo(text, nl=False)
         return
     write_output(output, text)
+
+
+def make_tree(found: Cover) -> DispatchRule:
+    """The tree that also looks between the measured shapes, where there are enough of these and LightGBM is there."""
+    from deuteron.compiler.errors import MissingExtra  # lazy: help starts without the compiler
+    from deuteron.tuner.cover import dispatch_tree  # lazy: help starts without the tuner
+    from deuteron.tuner.learn import LearnError, learnt_tree  # lazy: help starts without the tuner
+
+    try:
+        return learnt_tree(found)
+    except (LearnError, MissingExtra):
+        return dispatch_tree(found)
+
+
+def make_nearest(found: Cover) -> DispatchRule:
+    """The rule of the nearest measured shape."""
+    from deuteron.tuner.cover import dispatch_nearest  # lazy: help starts without the tuner
+
+    return dispatch_nearest(found)
+
+
+def _left_out(table: TimeTable, make: Callable[[TimeTable], DispatchRule]) -> RuleWorth | None:
+    """What such a rule is worth at shapes that it was made without; None where there are too few to say."""
+    from deuteron.tuner.cover import CoverError  # lazy: help starts without the tuner
+    from deuteron.tuner.learn import LEAST_SHAPES, left_out  # lazy: help starts without the tuner
+
+    if len(table.shapes) < 2 * LEAST_SHAPES:
+        return None
+    try:
+        return left_out(table, make)
+    except CoverError:
+        return None  # so few configurations cannot serve the other shapes
 
 
 def _logs(sources: Sequence[str], name: str, allow_unsigned: bool) -> list[SearchLog]:
@@ -152,7 +192,7 @@ def _measured(table: TimeTable, workload: str, device: str, dtype: str | None, l
     return measure_missing(table, pairs, workload=spec, dtype=chosen, device=get_device(device), tell=say)
 
 
-def _print(found: Cover, rule: DispatchRule) -> None:
+def _print(found: Cover, rule: DispatchRule, worth: RuleWorth | None) -> None:
     from deuteron.tuner.job import shape_key  # lazy: help starts without the tuner
 
     table = make_table("shape", "best", "chosen", ">loss", ">may be")
@@ -175,6 +215,8 @@ def _print(found: Cover, rule: DispatchRule) -> None:
         f"\n{size} configurations for {len(found.served)} shapes ({why}); worst loss by this rule {max(losses):.2%}; "
         f"mean loss with the best of them {found.mean:.2%}{'' if found.proven else ', perhaps not the least'}"
     )
+    if worth is not None:
+        typer.echo(str(worth))
     _say_missing(found)
 
 

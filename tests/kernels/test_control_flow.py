@@ -288,6 +288,27 @@ def test_large_unsigned_bounds_and_a_break(launch):
 
 
 @triton.jit
+def narrow(bounds, doubled, sums):
+    last = tl.load(bounds)
+    for i in range(tl.load(bounds), tl.load(bounds + 1), tl.load(bounds + 2)):
+        last = i
+        tl.store(doubled + i, i + i)
+        tl.store(sums + i, i + 20)
+    tl.store(sums, last)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+def test_an_index_is_as_narrow_as_bounds_and_step(launch, dtype):
+    """NumPy adds in the type of its arrays, as Triton's front end has it."""
+    bounds = np.array([98, 104, 2], dtype)
+    doubled, sums = np.zeros(128, np.int32), np.zeros(128, np.int32)
+    _, doubled, sums = launch(narrow, (1,), bounds, doubled, sums)
+    index = np.arange(98, 104, 2).astype(dtype)
+    assert doubled[98:104:2].tolist() == (index + index).tolist()
+    assert sums[98:104:2].tolist() == [118, 120, 122] and sums[0] == 102
+
+
+@triton.jit
 def index_type(n, out):
     for i in range(n):
         tl.static_assert(i.dtype == tl.int32)

@@ -144,7 +144,7 @@ def walked(rule: Mapping[str, object], shape: Mapping[str, int]) -> int:
         return near["config"]
     node = rule["tree"]
     while isinstance(node, dict):
-        node = node["below"] if shape[node["dim"]] <= node["most"] else node["above"]
+        node = node["below"] if math.prod(shape[d] for d in node["dims"]) <= node["most"] else node["above"]
     assert isinstance(node, int)
     return node
 
@@ -156,7 +156,7 @@ def test_one_configuration_is_one_leaf() -> None:
     assert dispatch_tree(found).to_json()["tree"] == 0
     assert cover_within(table, 0.0).configs == (0, 1)
     split = dispatch_tree(cover_within(table, 0.0))
-    assert split.to_json()["tree"] == {"dim": "M", "most": 8, "below": 0, "above": 1}
+    assert split.to_json()["tree"] == {"dims": ["M"], "most": 8, "below": 0, "above": 1}
 
 
 def test_what_was_not_measured_is_not_used_and_named() -> None:

@@ -8,11 +8,13 @@ from .answer import Cover, Served, cover_with, cover_within
 from .dispatch import DispatchRule, dispatch_nearest, dispatch_tree
 from .filling import measure_missing
 from .table import CoverError, TimeTable, table_of_logs
+from .tree import ExpectedLosses
 
 __all__ = [
     "Cover",
     "CoverError",
     "DispatchRule",
+    "ExpectedLosses",
     "Served",
     "TimeTable",
     "cover_with",

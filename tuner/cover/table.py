@@ -92,6 +92,12 @@ class TimeTable:
                 raise CoverError(f"no shape {key} was measured", hint=f"measured: {', '.join(keys)}")
         return replace(self, weights=tuple(weights.get(key, w) for key, w in zip(keys, self.weights, strict=True)))
 
+    def only(self, places: Sequence[int]) -> TimeTable:
+        """The table of the shapes at these places, in this order."""
+        rows = tuple(self.times[place] for place in places), tuple(self.weights[place] for place in places)
+        ranges = tuple(self.ranges[place] for place in places) if self.ranges else ()
+        return TimeTable(tuple(self.shapes[place] for place in places), self.configs, *rows, ranges)
+
     def with_times(self, shape: int, times: Mapping[int, Interval]) -> TimeTable:
         """The table with more times of one shape, on the scale of its others."""
         found = {config: time.median for config, time in times.items()}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import TYPE_CHECKING
 
 from .names import python_name
 
 if TYPE_CHECKING:
     from deuteron.tuner.cover import Cover, DispatchRule
-    from deuteron.tuner.cover.dispatch import Branch
+    from deuteron.tuner.cover.tree import Branch
+    from deuteron.tuner.learn import RuleWorth
 
 #: What the module's functions mean by these; as parameters they would hide it.
 _OWN_NAMES = ("CONFIGS", "_NEAREST", "_distance", "min")
@@ -29,8 +31,8 @@ def _distance(known, wanted):
 '''
 
 
-def cover_python(kernel: str, cover: Cover, rule: DispatchRule) -> str:
-    """A module with ``CONFIGS`` and ``config_for(dims)``.
+def cover_python(kernel: str, cover: Cover, rule: DispatchRule, worth: RuleWorth | None = None) -> str:
+    """A module with ``CONFIGS`` and ``config_for(dims)``. ``worth``: of the rule at shapes that were left out.
 
     Raises:
         CommandError: the kernel or a size has a name that Python code cannot have, or a size one of the module's own.
@@ -39,9 +41,10 @@ def cover_python(kernel: str, cover: Cover, rule: DispatchRule) -> str:
     kernel = python_name(kernel, "the kernel")
     for dim in rule.dims:
         python_name(dim, "the size", _OWN_NAMES)
+    elsewhere = "" if worth is None else "\n\n" + textwrap.fill(f"In making this, {worth}.", 100)
     head = (
         f'"""Configurations of {kernel} that deuteron chose for {shapes} shapes.\n\n'
-        f'At each of them the worst loss to the best one measured is {cover.tolerance:.2%} at most.\n"""\n'
+        f'At each of them the worst loss to the best one measured is {cover.tolerance:.2%} at most.{elsewhere}\n"""\n'
     )
     configs = "".join(f"    {dict(config)!r},\n" for config in rule.configs)
     body = f"CONFIGS = [\n{configs}]\n"
@@ -57,16 +60,17 @@ def cover_python(kernel: str, cover: Cover, rule: DispatchRule) -> str:
 
 
 def _lines(node: Branch, indent: str) -> list[str]:
-    from deuteron.tuner.cover.dispatch import Leaf  # lazy: help starts without the tuner
+    from deuteron.tuner.cover.tree import Leaf  # lazy: help starts without the tuner
 
     if isinstance(node, Leaf):
         return [f"{indent}return CONFIGS[{node.config}]"]
     below, above = _lines(node.below, indent + "    "), _lines(node.above, indent)
-    return [f"{indent}if {node.dim} <= {node.most}:", *below, *above]
+    return [f"{indent}if {node.text} <= {node.most}:", *below, *above]
 
 
-def cover_json(kernel: str, cover: Cover, rule: DispatchRule) -> str:
-    """The rule (:meth:`DispatchRule.to_json`), what each shape gets, and what was not measured."""
+def cover_json(kernel: str, cover: Cover, rule: DispatchRule, worth: RuleWorth | None = None) -> str:
+    """The rule (:meth:`DispatchRule.to_json`), what each shape gets, what was not measured, and what the rule was worth
+    at shapes that were left out."""
     table, losses = cover.table, rule.losses(cover)
     found = {
         "kernel": kernel,
@@ -76,6 +80,7 @@ def cover_json(kernel: str, cover: Cover, rule: DispatchRule) -> str:
         "worst_loss": max(losses),
         "mean_loss_with_the_best": cover.mean,
         "rule": rule.to_json(),
+        "left_out": None if worth is None else worth.to_json(),
         "shapes": [
             {
                 "shape": dict(table.shapes[served.shape]),
