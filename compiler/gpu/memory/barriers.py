@@ -73,7 +73,7 @@ def _joined(touches: Touches, others: Touches) -> Touches:
 
 
 def _before(touches: Touches, loop: For | While, inside: frozenset[Op]) -> Touches:
-    moved = {op: frozenset(touch.before(loop) for touch in touches[op]) for op in touches.keys() & inside}
+    moved = {op: frozenset(touch.before(loop, inside) for touch in touches[op]) for op in touches.keys() & inside}
     return touches | moved
 
 

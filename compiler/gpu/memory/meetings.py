@@ -6,13 +6,13 @@ addresses belong to elements that one thread holds in both tiles. Elements of on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from math import prod
 
-from ...ir.core import Block, Function, Value
+from ...ir.core import Block, Function, Op, Value
 from ...layout.f2 import Echelon
 from ...tile.access.equality import Equality, Pairs
 from ...tile.access.forms import Form, Forms
@@ -37,10 +37,9 @@ class Touch:
     op: Access
     earlier: For | While | None = None
 
-    def before(self, loop: For | While) -> Touch:
-        """The same, an iteration of ``loop``, which is around it, later. What iterations of a loop inside did is also
-        pending as done in its last one."""
-        return Touch(self.op, loop) if self.earlier is None else self
+    def before(self, loop: For | While, inside: Container[Op]) -> Touch:
+        """The same, an iteration of ``loop``, which is around it, later; ``inside``: what else is."""
+        return Touch(self.op, loop) if self.earlier is None or self.earlier in inside else self
 
 
 Touches = dict[Access, frozenset[Touch]]  # by what does it

@@ -180,6 +180,12 @@ def test_hazards_within_a_warp_take_its_own_barrier(to_gpu, body, warps, wanted)
         ("for j in range(n):; ....tl.store(x_ptr + (2 * j + i) * N + o, tl.load(x_ptr + (2 * j + i - 1) * N + r))", 1),
         ("for j in range(n):; ....tl.store(x_ptr + 2 * j * N + o, tl.load(x_ptr + (2 * j + 1) * N + r))", 0),
         ("for j in range(n):; ....tl.store(x_ptr + (j + i) * N + o, tl.load(y_ptr + (j + i - 1) * N + r))", 0),
+        # what iterations of an inner loop did is, an iteration of the outer loop later, elsewhere
+        (
+            "for j in range(n):; ....tl.store(x_ptr + i * N + o, j * 1.0); "
+            "for j in range(n):; ....tl.store(y_ptr + i * N + j + o, tl.load(x_ptr + i * N + o))",
+            1,
+        ),
     ],
 )
 def test_hazards_between_iterations(to_gpu, body, wanted) -> None:
