@@ -66,6 +66,17 @@ TILES = (
     ("r * 64 + c * 2", ""),
     ("r * 64 + c", "r < k"),
 )
+HEADER = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def stored(row, values, i, n):
+    tl.store(row, values)
+    return i < n
+
+
+"""
 
 
 @dataclass
@@ -98,9 +109,16 @@ class Author:
         self.block(indent + 1, depth, counter)
 
     def _while(self, indent: int, depth: int, _: str, counter: str) -> None:
+        """The condition may store, where the body may wait for it and others read behind the loop."""
         self.line(indent, f"{counter} = 0")
-        self.line(indent, f"while {counter} < n:")
+        row = f"x + {self.rng.choice(['0', '1', 'h', 's', '512'])} + tl.arange(0, 512)"
+        stores = self.rng.random() < 0.5
+        self.names += 1
+        condition = f"stored({row}, {self.names} * 1000000 + tl.arange(0, 512), {counter}, n)"
+        self.line(indent, f"while {condition if stores else f'{counter} < n'}:")
         self.block(indent + 1, depth, counter)
+        if stores and self.rng.random() < 0.5:
+            self.line(indent + 1, "tl.debug_barrier()")
         self.line(indent + 1, f"{counter} += 1")
 
     def _if(self, indent: int, depth: int, index: str, _: str) -> None:
@@ -166,10 +184,8 @@ def generate(seed: int) -> Program:
     for name, shape in SHAPES.items():
         author.line(1, f"{name} = tl.zeros({shape}, tl.int32)" if shape else f"{name} = h * 0")
     author.block(1, 2)
-    header = "import triton\nimport triton.language as tl\n\n@triton.jit\n"
-    return Program(
-        f"{header}def kernel({', '.join(SIGNATURE)}):\n" + "\n".join(author.lines) + "\n", rng.choice([1, 4, 8])
-    )
+    kernel = f"def kernel({', '.join(SIGNATURE)}):\n" + "\n".join(author.lines) + "\n"
+    return Program(f"{HEADER}@triton.jit\n{kernel}", rng.choice([1, 4, 8]))
 
 
 def compiled(program: Program, arch: str) -> GpuFunction:

@@ -25,7 +25,7 @@ def test_some_accesses_may_meet_and_others_cannot(monkeypatch):
         return found
 
     monkeypatch.setattr(Meetings, "_meet", counted)
-    for seed in range(60):
+    for seed in range(120):
         orders.compiled(orders.generate(seed), "90a")
     assert len(answers) == 4 and min(answers.values()) > 40
 

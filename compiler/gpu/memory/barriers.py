@@ -168,19 +168,22 @@ class _Inserter:
         key = loop, pending.frozen()
         if key not in self._turned:
             self._turned[key] = self._turn(loop, pending)
-        entry, out = self._turned[key]
+        entry, left = self._turned[key]
         if insert:
-            out = self._blocks(loop.blocks, entry.copy(), insert=True)
-        return entry.join(out)
+            self._blocks(loop.blocks, entry.copy(), insert=True)
+        return left.copy()
 
     def _turn(self, loop: For | While, entry: Pending) -> tuple[Pending, Pending]:
-        """What may be pending where an iteration begins, the first or a later one, and where it ends."""
+        """What may be pending where an iteration begins, the first or a later one, and where the loop is left: a while
+        loop behind its condition, whatever was awaited in its body; a for loop may have had no iteration."""
         inside = frozenset(loop.walk())
+        first, *others = loop.blocks
         while True:
-            out = self._blocks(loop.blocks, entry.copy(), insert=False)
+            left = self.block(first, entry.copy(), insert=False)
+            out = self._blocks(others, left.copy(), insert=False)
             wider = entry.join(out.before(loop, inside))
             if wider == entry:
-                return entry, out
+                return entry, left if isinstance(loop, While) else entry.join(out)
             entry = wider
 
     def _blocks(self, blocks: Sequence[Block], pending: Pending, *, insert: bool) -> Pending:

@@ -41,6 +41,21 @@ HAZARDS = {
             tl.store(x_ptr + N - 1 - o, tl.load(x_ptr + o) + 1)
             i += 1
     """,
+    "read in the condition of a loop that waits in its body, written behind it": """
+        i = 0
+        while i + tl.load(x_ptr + 7).to(tl.int32) // 1000 < n:
+            tl.debug_barrier()
+            i += 1
+        tl.store(x_ptr + o, 2.0)
+    """,
+    "scratch of a condition and of what is behind the loop": """
+        v = tl.load(x_ptr + o)
+        i = 0
+        while i + tl.max(tl.cumsum(tl.reshape(tl.trans(tl.reshape(v, (16, 16))), (N,)), 0), 0) * 1e-9 < n:
+            v = v + tl.reshape(tl.trans(tl.reshape(v, (8, 32))), (N,))
+            i += 1
+        tl.store(y_ptr + o, tl.reshape(tl.trans(tl.reshape(v + 1, (16, 16))), (N,)))
+    """,
     "written in one branch, read after both": """
         if n > 2:
             tl.store(x_ptr + o, 2.0)
