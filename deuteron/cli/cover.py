@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from deuteron.tuner.experience import SearchLog
     from deuteron.tuner.learn import RuleWorth
     from deuteron.tuner.workloads import WorkloadSpec
+
+
+#: Nodes of the searches that only say what the rule is worth: five of them take no longer than the one that counts.
+_NODES_OF_CHECK = 4_000
 
 
 class CoverFormat(StrEnum):
@@ -80,7 +84,7 @@ def cover(
 
     Example: `deuteron cover matmul_kernel --from runs/matmul --tolerance 3 --format python -o configs.py`
     """
-    from deuteron.tuner.cover import cover_with, cover_within  # lazy: help starts without the tuner
+    from deuteron.tuner.cover import MOST_NODES, cover_with, cover_within  # lazy: help starts without the tuner
 
     if tolerance is not None and count is not None:
         raise CommandError("--tolerance and --k are two questions", hint="give one of them")
@@ -93,12 +97,12 @@ def cover(
     if not percent >= 0:
         raise CommandError(f"a tolerance of {percent:g} %", hint="0 or more")
 
-    def choose(table: TimeTable) -> Cover:
-        return cover_within(table, percent / 100) if count is None else cover_with(table, count)
+    def choose(table: TimeTable, nodes: int) -> Cover:
+        return cover_within(table, percent / 100, nodes) if count is None else cover_with(table, count, nodes)
 
-    make = make_tree if rule is RuleKind.tree else make_nearest
-    found = choose(table)
-    made, worth = make(found), _left_out(table, lambda table: make(choose(table)))
+    make = _make_tree if rule is RuleKind.tree else _make_nearest
+    found = choose(table, MOST_NODES)
+    made, worth = make(found), _left_out(table, lambda table: make(choose(table, _NODES_OF_CHECK)))
     if form is CoverFormat.table:
         _print(found, made, worth)
         return
@@ -111,7 +115,7 @@ def cover(
     write_output(output, text)
 
 
-def make_tree(found: Cover) -> DispatchRule:
+def _make_tree(found: Cover) -> DispatchRule:
     """The tree that also looks between the measured shapes, where there are enough of these and LightGBM is there."""
     from deuteron.compiler.errors import MissingExtra  # lazy: help starts without the compiler
     from deuteron.tuner.cover import dispatch_tree  # lazy: help starts without the tuner
@@ -119,11 +123,19 @@ def make_tree(found: Cover) -> DispatchRule:
 
     try:
         return learnt_tree(found)
-    except (LearnError, MissingExtra):
+    except LearnError:
+        return dispatch_tree(found)
+    except MissingExtra as error:
+        _say_once(f"the rule sees the measured shapes alone: {error}")
         return dispatch_tree(found)
 
 
-def make_nearest(found: Cover) -> DispatchRule:
+@cache
+def _say_once(text: str) -> None:
+    say(text)
+
+
+def _make_nearest(found: Cover) -> DispatchRule:
     """The rule of the nearest measured shape."""
     from deuteron.tuner.cover import dispatch_nearest  # lazy: help starts without the tuner
 

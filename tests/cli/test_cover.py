@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from deuteron.compiler.errors import MissingExtra
 from deuteron.tuner.events import JobStarted, TrialFinished
 from deuteron.tuner.journal import JournalHeader
+from deuteron.tuner.learn import training
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.trial import Trial
 
@@ -60,6 +62,30 @@ def test_one_configuration(run: Run, journal: Path) -> None:
     told = json.loads(run("cover", "vector_add_kernel", "--from", journal, "--format", "json", "--k", 1).out)
     assert told["rule"]["configs"] == [{"BLOCK_SIZE": 1024}]
     assert told["worst_loss"] == pytest.approx(1.0)
+
+
+def many(folder: Path) -> Path:
+    """Twelve sizes, of which the larger half wants the larger block."""
+    return write_journal(folder, {2**n: {256: 10.0 + n, 1024: 16.0} for n in range(1, 13)})
+
+
+def test_what_a_rule_is_worth_at_shapes_left_out(run: Run, tmp_path: Path) -> None:
+    journal = many(tmp_path)
+    assert (
+        "left out a fifth at a time, 12 shapes got geomean " in run("cover", "vector_add_kernel", "--from", journal).out
+    )
+    told = json.loads(run("cover", "vector_add_kernel", "--from", journal, "--format", "json").out)["left_out"]
+    assert told["shapes"] == 12 and told["unmeasured"] == 0 and 0.5 < told["worst"] <= told["geomean"] <= 1
+
+
+def test_without_lightgbm_a_rule_sees_measured_shapes_alone(run: Run, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    def missing() -> None:
+        raise MissingExtra("learning", ["lightgbm"], ["learn"])
+
+    monkeypatch.setattr(training, "load_lightgbm", missing)
+    ran = run("cover", "vector_add_kernel", "--from", many(tmp_path))
+    assert ran.code == 0 and "2 configurations for 12 shapes" in ran.out
+    assert ran.err.count("the rule sees the measured shapes alone: learning needs a package") == 1
 
 
 def test_missing_pairs_are_measured(run: Run, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@
 from .answer import Cover, Served, cover_with, cover_within
 from .dispatch import DispatchRule, dispatch_nearest, dispatch_tree
 from .filling import measure_missing
+from .set_cover import MOST_NODES
 from .table import CoverError, TimeTable, table_of_logs
 from .tree import ExpectedLosses
 
@@ -15,6 +16,7 @@ __all__ = [
     "CoverError",
     "DispatchRule",
     "ExpectedLosses",
+    "MOST_NODES",
     "Served",
     "TimeTable",
     "cover_with",

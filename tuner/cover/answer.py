@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .set_cover import FoundCover, has_cover, smallest_cover
+from .set_cover import MOST_NODES, FoundCover, has_cover, smallest_cover
 from .table import CoverError, TimeTable
 
 
@@ -54,19 +54,20 @@ class Cover:
         return tuple(config for config, loss in losses if loss is not None and loss <= self.tolerance)
 
 
-def cover_within(table: TimeTable, tolerance: float = 0.03) -> Cover:
+def cover_within(table: TimeTable, tolerance: float = 0.03, most_nodes: int = MOST_NODES) -> Cover:
     """The fewest configurations of which at every shape one is within ``tolerance`` (0.03 is 3 %) of the best measured
-    there; of several such sets the one with the smallest weighted mean loss.
+    there; of several such sets the one with the smallest weighted mean loss, as far as a search of ``most_nodes`` finds
+    it.
 
     Raises:
         CoverError: the tolerance is negative.
     """
     if not tolerance >= 0:
         raise CoverError(f"a tolerance of {tolerance}", hint="0 or more; 0.03 is 3 %")
-    return _answer(table, tolerance, _covered(table, tolerance))
+    return _answer(table, tolerance, _covered(table, tolerance, most_nodes))
 
 
-def cover_with(table: TimeTable, count: int) -> Cover:
+def cover_with(table: TimeTable, count: int, most_nodes: int = MOST_NODES) -> Cover:
     """At most ``count`` configurations with the smallest largest loss: as few as have it, and of these the smallest
     weighted mean. Of tables too large to be searched through the loss may be larger than need be; the answer's
     ``least`` is then less than ``count``.
@@ -90,12 +91,12 @@ def cover_with(table: TimeTable, count: int) -> Cover:
             high = middle
         else:
             low = middle + 1
-    return _answer(table, losses[high], _covered(table, losses[high]))
+    return _answer(table, losses[high], _covered(table, losses[high], most_nodes))
 
 
-def _covered(table: TimeTable, tolerance: float) -> FoundCover:
+def _covered(table: TimeTable, tolerance: float, most_nodes: int) -> FoundCover:
     masks, everything = _masks(table, tolerance)
-    return smallest_cover(masks, everything, lambda members: _mean_loss(table, members))
+    return smallest_cover(masks, everything, lambda members: _mean_loss(table, members), most_nodes)
 
 
 def _masks(table: TimeTable, tolerance: float) -> tuple[dict[int, int], int]:

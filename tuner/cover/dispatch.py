@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..codec import JsonObject
+from ..space import Configuration
 from .answer import Cover
 from .table import Shape
 from .tree import Branch, ExpectedLosses, Leaf, grow_tree
@@ -19,7 +20,7 @@ class DispatchRule:
     ``nearest``: shapes and places among them."""
 
     dims: tuple[str, ...]
-    configs: tuple[Mapping[str, object], ...]
+    configs: tuple[Configuration, ...]
     tree: Branch | None
     nearest: tuple[tuple[Shape, int], ...] = ()
 
@@ -77,7 +78,7 @@ def _dims(cover: Cover) -> tuple[str, ...]:
     return tuple(cover.table.shapes[0])
 
 
-def _configs(cover: Cover) -> tuple[Mapping[str, object], ...]:
+def _configs(cover: Cover) -> tuple[Configuration, ...]:
     return tuple(dict(cover.table.configs[config]) for config in cover.configs)
 
 

@@ -62,8 +62,8 @@ class ExpectedLosses(NamedTuple):
 
 @dataclass(frozen=True)
 class _Point:
-    """A shape with the weighted losses of the configurations. ``allowed``: those within the tolerance where the shape
-    was measured, else None."""
+    """A shape with the weighted losses of the configurations; weights of the measured ones are 1 together. ``allowed``:
+    those within the tolerance where the shape was measured, else None."""
 
     shape: Shape
     weight: float
@@ -91,15 +91,17 @@ def grow_tree(cover: Cover, dims: tuple[str, ...], between: Sequence[ExpectedLos
 
 def _measured(cover: Cover) -> Iterator[_Point]:
     places = {config: place for place, config in enumerate(cover.configs)}
-    for number, (shape, weight) in enumerate(zip(cover.table.shapes, cover.table.weights, strict=True)):
+    total = sum(cover.table.weights)
+    for number, (shape, counted) in enumerate(zip(cover.table.shapes, cover.table.weights, strict=True)):
+        weight = counted / total
         losses = (cover.table.loss(number, config) for config in cover.configs)
-        counted = tuple(weight * (_MOST_LOSS if loss is None else min(loss, _MOST_LOSS)) for loss in losses)
-        yield _Point(shape, weight, counted, frozenset(places[config] for config in cover.acceptable(number)))
+        weighed = tuple(weight * (_MOST_LOSS if loss is None else min(loss, _MOST_LOSS)) for loss in losses)
+        yield _Point(shape, weight, weighed, frozenset(places[config] for config in cover.acceptable(number)))
 
 
 def _expected(cover: Cover, between: Sequence[ExpectedLosses]) -> Iterator[_Point]:
     for shape, losses in between:
-        weight = _SHARE * sum(cover.table.weights) / len(between)
+        weight = _SHARE / len(between)
         yield _Point(shape, weight, tuple(weight * min(loss, _MOST_LOSS) for loss in losses), None)
 
 
@@ -133,7 +135,7 @@ def _splits(points: Sequence[_Point], features: Sequence[tuple[str, ...]]) -> It
             if low < high:
                 most = min(max(math.isqrt(low * high), low), high - 1)
                 # Sums in another order differ in their last bits: these are no reason.
-                lost = round(left[place] + right[place + 1], 9)
+                lost = round(left[place] + right[place + 1], 12)
                 few = min(place + 1, len(points) - place - 1)
                 yield _Split(lost, -few, low / high, number, dims, most)
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from ..codec import JsonObject
 from ..cover import Cover, DispatchRule, ExpectedLosses, TimeTable, dispatch_tree
 from ..cover.table import Shape
+from ..errors import TunerError
 from ..job import shape_key
 from ..prediction import Accuracy, feature_rows
+from ..space import config_key
 from .training import LEAST_SHAPES, LearnError, grow, kernel_of_table, rows_of_table
 
 #: Shapes between the measured ones that a tree looks at. Four times as many change no loss in its second digit.
@@ -45,13 +47,18 @@ def learnt_tree(cover: Cover) -> DispatchRule:
     """:func:`~..cover.dispatch_tree` with the losses that trees of the same times expect between the measured shapes.
 
     Raises:
-        LearnError: too few shapes were measured.
+        LearnError: too few shapes were measured, or configurations have different parameters.
         MissingExtra: LightGBM is not installed.
     """
     table = cover.table
+    if len(cover.configs) == 1:
+        return dispatch_tree(cover)
     if len(table.shapes) < LEAST_SHAPES:
         raise LearnError(f"{len(table.shapes)} shapes were measured; at least {LEAST_SHAPES} are needed")
-    kernel = kernel_of_table(table)
+    try:
+        kernel = kernel_of_table(table)
+    except TunerError as error:
+        raise LearnError(f"the configurations make no space: {error}") from error
     rows = rows_of_table(table, kernel)
     forest = grow(rows)
     configs = [table.configs[config] for config in cover.configs]
@@ -78,7 +85,7 @@ def shapes_between(measured: Sequence[Shape]) -> list[Shape]:
 
 def _sizes(measured: Sequence[int]) -> Iterator[int]:
     for size, following in itertools.pairwise(measured):
-        while size < following:
+        while 0 < size < following:
             yield size
             size *= 2
     yield measured[-1]
@@ -87,12 +94,13 @@ def _sizes(measured: Sequence[int]) -> Iterator[int]:
 def left_out(table: TimeTable, make: Callable[[TimeTable], DispatchRule]) -> RuleWorth:
     """What rules of ``make`` give at each fifth of the shapes, in a fixed random order, made from the other shapes."""
     order = random.Random(0).sample(range(len(table.shapes)), len(table.shapes))
+    numbers = {config_key(config): number for number, config in enumerate(table.configs)}
     fractions: list[float] = []
     for part in range(_PARTS):
         absent = order[part::_PARTS]
         rule = make(table.only([place for place in range(len(table.shapes)) if place not in absent]))
         for place in absent:
-            loss = table.loss(place, table.configs.index(rule.configs[rule.pick(table.shapes[place])]))
+            loss = table.loss(place, numbers[config_key(rule.configs[rule.pick(table.shapes[place])])])
             fractions += [] if loss is None else [1 / (1 + loss)]
     accuracy = Accuracy.of(fractions) if fractions else None
     return RuleWorth(len(fractions), len(order) - len(fractions), accuracy)

@@ -108,7 +108,7 @@ class Predictor(Document, frozen=True, dict=True):
     def objection(self, shape: Mapping[str, int], farthest: float) -> str:
         """Why :meth:`predict` has no answer for a shape over its dims, in words."""
         if not self._pays:
-            return "predicting does no better than the nearest shape or the default there"
+            return "predicting did no better than the nearest shape or the default at shapes that were left out"
         if self.distance(shape) > farthest:
             return (
                 "every shape that predictions were learnt from is farther than 8 times in one size or 4.3 times in two"

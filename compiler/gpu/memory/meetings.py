@@ -82,7 +82,8 @@ class Meetings:
     def _are_near(self, op: Access, other: Access) -> bool:
         """Whether it matters that one is done before the other, before any address is looked at. Atomics are in order
         among themselves."""
-        if isinstance(other, Load) if isinstance(op, Load) else _is_atomic(op) and _is_atomic(other):
+        both_read = isinstance(op, Load) and isinstance(other, Load)
+        if both_read or (_is_atomic(op) and _is_atomic(other)):
             return False
         array, another = self.arrays.of(op.pointer), self.arrays.of(other.pointer)
         if array is not another and array is not None and another is not None:
@@ -90,7 +91,8 @@ class Meetings:
         return not (_by_first_thread(op) and _by_first_thread(other))
 
     def _is_near(self, op: Access, touch: Touch) -> bool:
-        """The same of when the other one was begun: in one iteration threads may do the same to their own elements."""
+        """Whether it matters for a touch of such a pair. It does not if each thread touches the same elements again that
+        no other one does, in one iteration."""
         return touch.earlier is not None or op.pointer is not touch.op.pointer or not _are_alike(op, touch.op)
 
     def _meet(self, op: Access, touch: Touch) -> bool:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from deuteron.tuner.learn import RuleWorth
 
 #: What the module's functions mean by these; as parameters they would hide it.
-_OWN_NAMES = ("CONFIGS", "_NEAREST", "_distance", "min")
+_OWN_NAMES = ("CONFIGS", "_NEAREST", "_distance", "min", "int")
 _NEAREST = '''
 _NEAREST = [
 %s]
@@ -53,9 +53,10 @@ def cover_python(kernel: str, cover: Cover, rule: DispatchRule, worth: RuleWorth
         known = "".join(f"    ({dict(shape)!r}, {config}),\n" for shape, config in rule.nearest)
         names = ", ".join(f'"{dim}": {dim}' for dim in rule.dims)
         return f"{head}\nimport math\n\n{body}" + _NEAREST % (known, dims, names)
-    tree = "\n".join(_lines(rule.tree, "    "))
+    tree, integers = "\n".join(_lines(rule.tree, "    ")), ", ".join(f"int({dim})" for dim in rule.dims)
     return (
-        f'{head}\n{body}\n\ndef config_for({dims}):\n    """The configuration for a launch of these sizes."""\n{tree}\n'
+        f'{head}\n{body}\n\ndef config_for({dims}):\n    """The configuration for a launch of these sizes."""\n'
+        f"    # Products of NumPy's integers would wrap.\n    {dims} = {integers}\n{tree}\n"
     )
 
 

@@ -7,8 +7,10 @@ import math
 import random
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 
 import modelled_products
+import numpy as np
 import pytest
 from optional import loads
 
@@ -52,6 +54,7 @@ def test_a_product_of_sizes_is_one_comparison() -> None:
     scope: dict[str, object] = {}
     exec(cover_python("k", cover_within(table(fast)), rule), scope)  # noqa: S102 -- a module that was just written
     assert scope["config_for"](2, 1024) == TWO[0] and scope["config_for"](3, 1024) == TWO[1]  # type: ignore[operator]
+    assert scope["config_for"](np.int32(1 << 16), np.int32(1 << 16)) == TWO[1]  # type: ignore[operator]
 
 
 def test_what_is_expected_between_decides_where_it_splits() -> None:
@@ -120,6 +123,33 @@ def cover_json_of(whole: TimeTable, found: object) -> str:
     cover = cover_within(whole)
     told = json.loads(cover_json("k", cover, dispatch_tree(cover), found))["left_out"]  # type: ignore[arg-type]
     return json.dumps({name: told[name] for name in ("geomean", "p10", "worst")})
+
+
+def test_configurations_that_compare_equal_are_told_apart() -> None:
+    """1 and True are equal in Python; the second is twice as slow everywhere."""
+    shapes = tuple({"M": m} for m in range(1, 11))
+    whole = TimeTable(shapes, ({"B": True}, {"B": 1}), ({0: 2.0, 1: 1.0},) * 10, (1.0,) * 10)
+    found = left_out(whole, lambda seen: dispatch_tree(cover_within(seen)))
+    assert found.accuracy == Accuracy.of([1.0] * 10)
+
+
+@needs_lightgbm
+@pytest.mark.parametrize("scale", [1e-11, 1.0, 1e12])
+def test_weights_count_by_their_ratio(scale: float) -> None:
+    whole = modelled_products.table(seed=0, noise=0.02)
+    found = cover_within(whole)
+    weighted = cover_within(replace(whole, weights=(scale,) * len(whole.shapes)))
+    assert learnt_tree(weighted) == learnt_tree(found)
+
+
+@needs_lightgbm
+def test_configurations_of_several_spaces_teach_nothing() -> None:
+    """A parameter that the second search did not have."""
+    shapes = tuple({"M": 1 << m} for m in range(6))
+    rows = tuple({0: 1.0, 1: 2.0} if m < 3 else {1: 1.0, 0: 2.0} for m in range(6))
+    found = cover_within(TimeTable(shapes, ({"B": 1, "persistent": True}, {"B": 2}), rows, (1.0,) * 6))
+    with pytest.raises(LearnError, match="persistent"):
+        learnt_tree(found)
 
 
 def test_too_few_shapes_teach_nothing() -> None:

@@ -67,7 +67,7 @@ def test_used_only_where_it_did_better(predictor: Maker, default: Accuracy | Non
     nearest = Accuracy(0.97 if default is None else 0.5, 0.4, 0.3)
     one = predictor(accuracy=CrossValidation(12, better, nearest, default))
     found = ask(RecordIndex([], [one]), one, 128)
-    assert found.match == "default" and "no better than the nearest shape or the default" in found.reason
+    assert found.match == "default" and "no better than the nearest shape or the default at shapes" in found.reason
 
 
 def test_another_toolchain_is_said(predictor: Maker, make_record) -> None:  # type: ignore[no-untyped-def]
