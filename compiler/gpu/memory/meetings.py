@@ -91,8 +91,8 @@ class Meetings:
         return not (_by_first_thread(op) and _by_first_thread(other))
 
     def _is_near(self, op: Access, touch: Touch) -> bool:
-        """Whether it matters for a touch of such a pair. It does not if each thread touches the same elements again that
-        no other one does, in one iteration."""
+        """Whether it matters for a touch of such a pair. It does not where each thread touches its own elements again,
+        in one iteration."""
         return touch.earlier is not None or op.pointer is not touch.op.pointer or not _are_alike(op, touch.op)
 
     def _meet(self, op: Access, touch: Touch) -> bool:
