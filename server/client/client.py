@@ -150,7 +150,7 @@ class Client:
             ServiceUnreachable: no answer for ``patience_s``.
         """
         lost_since: float | None = None
-        failures = 0
+        failures, final = 0, False
         while True:
             try:
                 for event in self._stream(job_id, after):
@@ -158,9 +158,11 @@ class Client:
                     yield event
                     if event.ends_job:
                         return
-                if self.job(job_id).is_final:
+                if final:
                     return
-                time.sleep(_RECONNECT_S[0])
+                final = self.job(job_id).is_final  # what came since the stream ended is in the next one
+                if not final:
+                    time.sleep(_RECONNECT_S[0])
             except (ServiceUnreachable, ServiceError) as error:
                 if not error.temporary:
                     raise

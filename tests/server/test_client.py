@@ -108,6 +108,22 @@ def test_watch_goes_on_after_the_server_was_killed(make_service: Callable[..., A
         assert client.job(job.id).state == "succeeded"
 
 
+def test_watch_misses_nothing_of_a_job_that_ends_between_two_streams(scripted: Callable[[Script], Scripted]) -> None:
+    """A server that stops, or a proxy on the way, ends streams as a job's end does."""
+    job = b'{"id":"1","state":"succeeded","kernel_name":"k","kernel_hash":"h","device":"cpu","attempts":1'
+    job += b',"created_at":""}'
+    told = enumerate((b"running", b"succeeded"), start=1)
+    states = [b'id: %d\nevent: job_state\ndata: {"state": "%s"}\n\n' % numbered for numbered in told]
+    left = iter(states)
+
+    def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        send(handler, 200, next(left) if handler.path.endswith("/events") else job)
+
+    server = scripted(script)
+    with Client(server.url) as client:
+        assert [event.data["state"] for event in client.watch("1")] == ["running", "succeeded"]
+
+
 def test_nobody_answers(pick_port: Callable[[], int]) -> None:
     with (
         Client(f"http://127.0.0.1:{pick_port()}") as client,
