@@ -249,7 +249,6 @@ class Ingest:
 
     def _finish(self, tx: Transaction, job: Job, state: JobState, error: str | None) -> None:
         self._announce(tx, tx.jobs.finish(job.id, state, error=error))
-        self.metrics.count("jobs_finished", state=state.value)
 
     def _give_up(self, tx: Transaction, job: Job, lost: int) -> Job:
         times = "once" if lost == 1 else f"{lost} times"
@@ -274,6 +273,7 @@ class Ingest:
         tx.events.append(job.id, "job_state", json.dumps(body, separators=(",", ":")), claim_id=claim_id)
         if job.state.is_final:
             tx.committed.append(lambda: self.ended(job.kernel_hash))
+            tx.committed.append(lambda: self.metrics.count("jobs_finished", state=job.state.value))
         self._advance(tx, job.id)
 
     def _advance(self, tx: Transaction, job_id: str) -> None:

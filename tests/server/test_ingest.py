@@ -148,3 +148,25 @@ def test_only_the_run_that_owns_the_job_ends_it(service, tune_events: Events, la
     assert stored(context, job_id).state is JobState.RUNNING
     context.ingest.deliver(job_id, claim_id="t.new", events=deliveries([end]))
     assert stored(context, job_id).state is (JobState.FAILED if last else JobState.SUCCEEDED)
+
+
+@pytest.mark.parametrize("how", ["reported", "cancelled while it waits", "cancelled while it runs", "lost", "failed"])
+def test_an_end_is_counted_whoever_it_is_due_to(service, tune_events: Events, how: str) -> None:
+    """Only what workers reported was counted, and what nobody reports is what somebody should look at."""
+    context, job_id = service
+    if how not in ("cancelled while it waits", "failed"):
+        context.ingest.claim(job_id, claim_id="t.a", worker="w")
+    for _ in range(2):  # the second time it has ended
+        if how == "reported":
+            context.ingest.deliver(job_id, claim_id="t.a", events=deliveries(tune_events(trials=1)))
+        if how.startswith("cancelled"):
+            context.ingest.cancel(job_id)
+        if how == "failed":
+            context.ingest.fail(job_id, "no such device")
+        context.ingest.release(job_id, reason="the worker was lost")
+    for run in ("t.b", "t.c") if how == "lost" else ():
+        context.ingest.claim(job_id, claim_id=run, worker="w")
+        context.ingest.release(job_id, reason="the worker was lost")
+    state = {"reported": "succeeded", "lost": "failed", "failed": "failed"}.get(how, "cancelled")
+    lines = [line for line in context.metrics.render().splitlines() if "jobs_finished" in line and "#" not in line]
+    assert lines == [f'deuteron_jobs_finished_total{{state="{state}"}} 1']
