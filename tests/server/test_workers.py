@@ -384,6 +384,22 @@ def test_a_scheduler_that_says_nothing_changes_nothing_in_the_database(settings:
     store.close()
 
 
+def test_who_leads_again_notes_who_is_there(settings: Settings) -> None:
+    """At once, as whoever led meanwhile may have said that nobody is."""
+    migrations.upgrade(settings.database_url)
+    store = ServiceStore.open(settings.database_url)
+    engine = cast(Engine, PretendedEngine([ConnectedWorker("tcp://a:1", "cpu@a/9", {"cpu": 1})]))
+    roster = Roster(store)
+    assert roster.look(engine)
+    with store.write() as tx:
+        tx.workers.see([])
+    roster.clear()
+    assert roster.look(engine)
+    with store.read() as tx:
+        assert tx.workers.get("cpu@a").connected
+    store.close()
+
+
 @pytest.mark.parametrize("process", ["", "/", "/7", ".", "..", "../7", "a/b/c", "cpu@a/7/"])
 def test_workers_have_names_that_addresses_can_have(client: TestClient, process: str) -> None:
     """An empty one would be read at the address of the list."""
