@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler
 from typing import Any, cast
 
 import pytest
+from answering import AnsweringServer, send
 from sqlalchemy.event import listen
 
 from deuteron.server.context import ServiceContext
+from deuteron.server.dispatch import link as link_module
 from deuteron.server.dispatch.ingest import Delivery, Receipt
 from deuteron.server.dispatch.link import Link
 from deuteron.server.dispatch.run import Bench, deliver_leftovers
 from deuteron.server.dispatch.spool import Leftover, Spool
 from deuteron.server.dispatch.supervisor import DaskDispatcher
+from deuteron.tuner.codec import canonical_json
 from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.events import JobStarted
-from deuteron.tuner.http import ServiceError
+from deuteron.tuner.http import ServiceError, ServiceUnreachable
 
 
 def test_events_that_are_none_keep_no_other_writer_waiting(service: tuple[ServiceContext, str]) -> None:
@@ -97,3 +101,35 @@ def test_one_delivery_is_no_larger_than_a_server_takes(service: Any) -> None:
     assert taken == [[1, 2], [3], [4, 5]]
     left.acknowledge(4)
     left.close()
+
+
+def test_a_run_waits_for_a_server_that_is_not_there_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever answers in its place. What the server itself refuses is not asked for again."""
+    monkeypatch.setattr(link_module, "_RETRY_S", (0.0,))
+    given = {"spec": {}, "finished": [], "attempt": 1, "lease_seconds": 5.0}
+    away: list[tuple[int, bytes, dict[str, str]]] = [
+        (502, b"<html>", {}),
+        (429, b"", {}),
+        (200, b"<html>", {}),
+        (200, b"{}", {"content_encoding": "br"}),
+        (302, b"", {"location": "http://elsewhere/login"}),
+    ]
+    asked: list[tuple[int, bytes, dict[str, str]]] = []
+    answers = iter([*away, (200, canonical_json(given).encode(), {}), (409, b"{}", {}), *away])
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(next(answers))
+        status, body, headers = asked[-1]
+        send(handler, status, body, **headers)
+
+    with AnsweringServer(answer) as server:
+        link = Link(server.url, "token")
+        assert link.claim("job", "t.1", "w", patience_s=60.0).lease_seconds == 5.0
+        assert len(asked) == len(away) + 1
+        with pytest.raises(ServiceError):
+            link.claim("job", "t.1", "w", patience_s=60.0)
+        for count in range(len(away)):
+            with pytest.raises(ServiceUnreachable):
+                link.claim("job", "t.1", "w", patience_s=0.0)
+            assert len(asked) == len(away) + 3 + count
+        link.close()
