@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import random
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
@@ -30,15 +31,18 @@ from deuteron.tuner.records.trust import KeyFolder
 
 
 class Fake(AnsweringServer):
-    """An upstream written by hand, which counts requests."""
+    """An upstream written by hand, which counts requests. It answers while it ``answers``."""
 
     def __init__(self) -> None:
         self.body, self.status, self.seen = b"", 200, list[dict[str, str]]()
         self.state = "reached"
+        self.answers = threading.Event()
+        self.answers.set()
         super().__init__(self.answer)
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         self.seen.append({name.lower(): value for name, value in handler.headers.items()})
+        self.answers.wait(30)
         etag = f'"{hashlib.sha256(self.body).hexdigest()}"'
         same = self.status == 200 and handler.headers.get("If-None-Match") == etag
         said = {"etag": etag, "deuteron_upstream": self.state}
@@ -183,6 +187,16 @@ def test_a_part_of_which_the_far_end_is_missing_is_asked_for_again_soon(
     assert sizes(asking) == sizes(asking) == ([1], "reached") and len(fake.seen) == 2
     clock.now += FRESH_S - 1
     assert sizes(asking) == ([1], "reached") and len(fake.seen) == 2
+
+
+def test_who_waits_for_a_moment_only_does_not_keep_others_from_asking(
+    fake: Fake, asking: Upstream, signed: Callable[..., bytes]
+):
+    fake.body = signed(record(1))
+    fake.answers.clear()
+    assert asking.ask("other", patience_s=upstream.LEAST_S).state == "unreachable"
+    fake.answers.set()
+    assert sizes(asking) == ([1], "reached")
 
 
 def test_questions_that_came_back_are_not_asked(fake: Fake, asking: Upstream):
