@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import types
 from typing import Any
 
@@ -71,6 +72,7 @@ def test_a_graph_as_long_as_asked_is_replayed(cuda):
 def test_times_are_summed_up_as_asked(cuda):
     assert do_bench_cudagraph(cuda.launch, rep=1) == pytest.approx(2 + 2 * 4.5)  # a single launch fills the graph
     assert do_bench_cudagraph(cuda.launch, rep=2e9, quantiles=[0.0]) < 3 and cuda.held == 1001
+    assert do_bench_cudagraph(cuda.launch, rep=math.inf, quantiles=[0.0]) and cuda.held == 2001
     with pytest.raises(LaunchError, match="return_mode"):
         do_bench_cudagraph(cuda.launch, return_mode="typical")  # type: ignore[arg-type]
 

@@ -35,7 +35,7 @@ def do_bench_cudagraph(
     with cuda.stream(cuda.Stream()):
         fn()
         estimate = _elapsed(cuda, lambda: [fn() for _ in range(_ESTIMATE_LAUNCHES)]) / _ESTIMATE_LAUNCHES
-        count = _MOST if estimate == 0 else min(max(1, int(rep / estimate)), _MOST)
+        count = _MOST if estimate == 0 else int(min(max(1, rep / estimate), _MOST))
         graph = cuda.CUDAGraph()
         with cuda.graph(graph):
             for _ in range(count):
