@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import threading
@@ -21,7 +22,7 @@ from deuteron.server import Client
 from deuteron.server.client import DownloadError, ServiceError, ServiceUnreachable
 from deuteron.server.client.stream import parse_events
 from deuteron.server.configs import put_record
-from deuteron.server.files import file_sha256
+from deuteron.server.files import alone, file_sha256
 from deuteron.tuner import write_bundle
 
 JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}], "budget": {"trials": 4, "seconds": 0.4}}
@@ -268,6 +269,21 @@ def test_those_who_download_one_file_at_once_do_it_once(scripted: Callable[[Scri
     assert answers.count(200) == 1
     assert (tmp_path / "b[1]").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["b[1]"]
+
+
+def test_who_waited_for_a_lock_takes_the_one_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who had it has removed its file: a third one would make another, and have that."""
+    path, flock = tmp_path / "lock", fcntl.flock
+    before = iter([path.unlink])
+
+    def lock(handle: int, how: int) -> None:
+        next(before, lambda: None)()
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    with alone(path), path.open("rb") as same, pytest.raises(BlockingIOError):
+        flock(same, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("begun", [True, False])
