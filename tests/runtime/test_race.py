@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import math
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -183,6 +184,13 @@ def test_each_is_timed_three_times_however_long_it_takes(device: VirtualDevice) 
     outcome, _ = spent_ms(device, slow)
     assert [len(t) for t in outcome.times] == [3, 3]
     assert outcome.finalists == [0, 1]
+
+
+def test_a_race_without_a_limit_ends(device: VirtualDevice) -> None:
+    """``rep=float("inf")``, as do_bench takes it, was Python's OverflowError."""
+    calls = [device.kernel(lambda: 1e6), device.kernel(lambda: 1e6)]
+    outcome = race(calls, device, warmup_ms=math.inf, rep_ms=math.inf)
+    assert min(map(len, outcome.times)) >= racing._MOST
 
 
 def test_those_clearly_behind_leave_early(device: VirtualDevice) -> None:

@@ -45,8 +45,8 @@ class Contestant:
     rest_ns: float = 0.0
 
     def affords(self, budget_ns: float) -> int:
-        """Rounds that a budget of wall time leaves."""
-        return int((budget_ns - self.spent_ns) / max(self.round_ns, 1.0))
+        """Rounds that a budget of wall time leaves, up to as many as there are."""
+        return int(min((budget_ns - self.spent_ns) / max(self.round_ns, 1.0), _MOST))
 
     def median(self) -> float:
         """Median of the measured times in milliseconds; raises statistics.StatisticsError before the first."""
@@ -117,7 +117,7 @@ def _warm_up(runners: Sequence[Contestant], rounds: _Rounds, warmup_ns: float) -
     for runner in runners:
         runner.spent_ns *= 2
     all_ns = sum(r.round_ns for r in runners)
-    more = min(int(warmup_ns / max(all_ns, 1.0)) - 2, _BATCH // len(runners) + 1)
+    more = int(min(warmup_ns / max(all_ns, 1.0) - 2, _BATCH // len(runners) + 1))
     if more > 0:
         rounds.run(runners, more)
     running = _not_hopeless(runners, _HOPELESS_COLD)
