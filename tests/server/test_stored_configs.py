@@ -79,6 +79,18 @@ def test_history_has_every_record_and_a_job_keeps_its_results(store: ServiceStor
         assert tx.config_history.latest("nobody") is None
 
 
+def test_a_job_found_what_arrived_with_it_on_the_worker_that_had_it_last(store: ServiceStore) -> None:
+    """Whoever pins or withdraws its records later."""
+    with store.write() as tx:
+        tx.configs.put(new_config(id="first", job_id="job"))
+        tx.configs.put(new_config(id="second", job_id="job", shape_key="M=9,N=9", toolchain_key="t2"))
+        tx.configs.pin("first", pinned=True, who="ada", reason="for a while")
+    with store.read() as tx:
+        assert [entry.config_id for entry in tx.config_history.of_job("job")] == ["first", "second"]
+        assert tx.config_history.toolchain_of("job") == "t2" and tx.config_history.toolchain_of("other") is None
+        assert tx.config_history.toolchains_of(["job", "other"]) == {"job": "t2"}
+
+
 def test_a_withdrawn_config_gives_way_to_the_one_before_and_never_comes_back(store: ServiceStore) -> None:
     with store.write() as tx:
         for name in ("a", "b", "c"):
