@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import gzip
 import hashlib
+import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,6 +23,7 @@ from fastapi.testclient import TestClient
 
 from deuteron.server import Client
 from deuteron.server.client import DownloadError, ServiceError, ServiceUnreachable
+from deuteron.server.client import client as client_module
 from deuteron.server.client.stream import parse_events
 from deuteron.server.configs import put_record
 from deuteron.server.files import alone, file_sha256
@@ -27,7 +31,15 @@ from deuteron.tuner import write_bundle
 
 JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}], "budget": {"trials": 4, "seconds": 0.4}}
 
+TOLD = ((1, b"running"), (2, b"succeeded"))
+
 Script = Callable[[BaseHTTPRequestHandler, int], None]
+
+
+def job_in(state: str) -> bytes:
+    """What a service says of a job."""
+    told = {"kernel_name": "k", "kernel_hash": "h", "device": "cpu", "attempts": 1, "created_at": ""}
+    return json.dumps({"id": "1", "state": state, **told}).encode()
 
 
 class Scripted(AnsweringServer):
@@ -111,18 +123,47 @@ def test_watch_goes_on_after_the_server_was_killed(make_service: Callable[..., A
 
 def test_watch_misses_nothing_of_a_job_that_ends_between_two_streams(scripted: Callable[[Script], Scripted]) -> None:
     """A server that stops, or a proxy on the way, ends streams as a job's end does."""
-    job = b'{"id":"1","state":"succeeded","kernel_name":"k","kernel_hash":"h","device":"cpu","attempts":1'
-    job += b',"created_at":""}'
-    told = enumerate((b"running", b"succeeded"), start=1)
-    states = [b'id: %d\nevent: job_state\ndata: {"state": "%s"}\n\n' % numbered for numbered in told]
-    left = iter(states)
+    left = iter([b'id: %d\nevent: job_state\ndata: {"state": "%s"}\n\n' % told for told in TOLD])
 
     def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
-        send(handler, 200, next(left) if handler.path.endswith("/events") else job)
+        send(handler, 200, next(left) if handler.path.endswith("/events") else job_in("succeeded"))
 
     server = scripted(script)
     with Client(server.url) as client:
         assert [event.data["state"] for event in client.watch("1")] == ["running", "succeeded"]
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Those that a client makes, which take no time; its clock goes on by 100 s whenever it looks."""
+    made: list[float] = []
+    clock = itertools.count(1.0, 100.0)
+    monkeypatch.setattr(client_module, "time", SimpleNamespace(sleep=made.append, monotonic=lambda: next(clock)))
+    return made
+
+
+def test_patience_with_a_lost_stream_begins_anew_with_every_event(
+    scripted: Callable[[Script], Scripted], pauses: list[float]
+) -> None:
+    running, succeeded = (b'id: %d\nevent: job_state\ndata: {"state": "%s"}\n\n' % told for told in TOLD)
+    answers = iter([None, running, None, None, succeeded, None, None, None])
+
+    def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        stream = next(answers) if handler.path.endswith("/events") else job_in("running")
+        send(handler, 503 if stream is None else 200, stream or b"")
+
+    server = scripted(script)
+    with Client(server.url) as client:
+        assert [event.id for event in client.watch("1", patience_s=120)] == [1, 2]
+        with pytest.raises(ServiceError):
+            list(client.watch("1", patience_s=120))
+    assert next(answers, "none") == "none"
+
+
+def test_who_is_not_there_is_not_asked_again_to_take_a_job(pick_port: Callable[[], int], pauses: list[float]) -> None:
+    with Client(f"http://127.0.0.1:{pick_port()}") as client, pytest.raises(ServiceUnreachable):
+        client.submit(JOB)
+    assert pauses == []
 
 
 def test_nobody_answers(pick_port: Callable[[], int]) -> None:
