@@ -96,6 +96,7 @@ def test_a_job_that_leaves_its_trials_out_gets_what_the_service_allows(
         ({"budget": {}}, 150, 0),
         ({"budget": {"seconds": 1e9}}, 150, 0),
         ({"budget": {"seconds": 60}, **two}, 75, 0),
+        ({"budget": {"seconds": 60}, **two, "dtypes": ["f32", "f16"]}, 37, 0),
         ({"budget": {"trials": 75}, **two}, 75, 150),
     ):
         job = submit(client, **changes)

@@ -223,6 +223,13 @@ def test_problem_documents_become_errors(scripted: Callable[[Script], Scripted])
             client.jobs()
 
 
+def test_names_of_workers_are_one_part_of_an_address(scripted: Callable[[Script], Scripted]) -> None:
+    server = scripted(lambda handler, number: send(handler, 404, b""))
+    with Client(server.url) as client, pytest.raises(ServiceError):
+        client.drain("../jobs/cpu@a?")
+    assert server.requests[0][0] == "/v1/workers/..%2Fjobs%2Fcpu%40a%3F/drain"
+
+
 # -- the stream format
 
 
