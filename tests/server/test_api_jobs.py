@@ -24,7 +24,7 @@ def test_pages_follow_the_link_header(client: TestClient) -> None:
     assert seen == made[::-1]
 
 
-@pytest.mark.parametrize("cursor", ["!!!", "YWJj", "4pyT"])
+@pytest.mark.parametrize("cursor", ["!!!", "YWJj", "4pyT", "OTk5OTk5OTk5OTk5OTk5OTk5OQ"])  # the last one is 19 nines
 def test_bad_cursor(client: TestClient, cursor: str) -> None:
     response = client.get("/v1/jobs", params={"cursor": cursor})
     assert response.status_code == 400

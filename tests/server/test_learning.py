@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import threading
@@ -122,6 +123,20 @@ def test_a_trainer_that_fails_is_asked_again_only_about_new_trials(
     service.run_job(slice(0, 1))
     assert service.after(QUIET_S) == [KERNEL] * 2
     assert service.client.get(f"/v1/jobs?state={JobState.SUCCEEDED}").status_code == 200
+
+
+def test_what_a_full_disk_did_not_take_is_trained_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    service.run_job()
+    with monkeypatch.context() as patched:
+        patched.setattr(TrainingMemory, "note", full)
+        assert service.after(QUIET_S) == [KERNEL]
+    assert "predictors are trained later" in caplog.text
+    assert service.after(QUIET_S) == [KERNEL] * 2 and service.after(LATEST_S) == [KERNEL] * 2
 
 
 def test_one_that_is_stopped_knows_nothing(service: Service) -> None:
