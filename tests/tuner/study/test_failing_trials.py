@@ -16,7 +16,7 @@ from deuteron.tuner.events import JobFailed, ShapeFinished, TrialFinished, TuneE
 from deuteron.tuner.job import JobSpec
 from deuteron.tuner.ledger import Ledger
 from deuteron.tuner.progress import event_text
-from deuteron.tuner.space import Configuration
+from deuteron.tuner.space import Configuration, config_key
 from deuteron.tuner.study import run_job
 from deuteron.tuner.trial import Status, Trial
 from deuteron.tuner.workloads import builtin_workload
@@ -118,6 +118,8 @@ def test_crash_in_the_race_drops_the_culprit_only(fakes: ModuleType, tmp_path: P
     evaluator = fakes.FakeEvaluator(fakes.bowl, crash_in_race=lambda config: dict(config) == best)
     (record,) = fakes.Run(fakes.job(), evaluator, tmp_path).records
     assert record.config != best and fakes.bowl(record.config) == 1100.0
+    whole, *others = (configs for _, configs in evaluator.races)
+    assert others[len(whole) - 1] == [config for config in whole if config != config_key(best)]
 
 
 def test_empty_space_of_a_shape_is_reported(fakes: ModuleType, tmp_path: Path) -> None:

@@ -94,6 +94,29 @@ def test_who_is_not_close_is_compared_where_nobody_is(fakes: ModuleType, tmp_pat
     assert record.challenger is not None and len(evaluator.races[-1][1]) == 2
 
 
+def test_who_may_be_as_fast_as_the_leader_goes_on_racing(fakes: ModuleType, tmp_path: Path) -> None:
+    """Noise, not speed, tells some of eight equals from the others."""
+    evaluator = fakes.FakeEvaluator(lambda config: 1000.0 if config == {"ROWS": 1, "TILES": 1} else 700.0, noise=0.05)
+    fakes.Run(fakes.job(), evaluator, tmp_path)
+    racers = [len(configs) for fresh, configs in evaluator.races if not fresh]
+    assert len(racers) == 3 and racers[0] == 9 and racers[-1] > 6
+
+
+def test_no_two_races_have_one_order_and_one_choice_of_inputs(fakes: ModuleType, tmp_path: Path) -> None:
+    """Those of a final above all, whose second one is to tell what was luck in the first."""
+    seeds: list[int] = []
+
+    class Noting(fakes.FakeEvaluator):  # type: ignore[name-defined, misc]
+        def race(self, configs: Sequence[Configuration], *, seed: int, **kwargs: Any) -> Raced:
+            seeds.append(seed)
+            return super().race(configs, seed=seed, **kwargs)  # type: ignore[no-any-return]
+
+    evaluator = Noting(fakes.bowl)
+    fakes.Run(fakes.job(), evaluator, tmp_path)
+    assert [fresh for fresh, _ in evaluator.races][-3:] == [False, True, True]
+    assert len(set(seeds)) == len(seeds)
+
+
 def test_without_challengers_nothing_is_said_of_them(fakes: ModuleType, tmp_path: Path) -> None:
     def alone(config: Configuration) -> float | str:
         return 1000.0 if config == {"ROWS": 1, "TILES": 1} else "timeout"
