@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from deuteron.tuner.decision import choose
 from deuteron.tuner.evaluate.messages import Raced, Screened
 from deuteron.tuner.events import JobFinished, JobStarted, ShapeFinished, ShapeStarted, TrialFinished
 from deuteron.tuner.experience.phases import settled_times
@@ -18,6 +19,7 @@ from deuteron.tuner.measure.statistics import Interval, paired_ratio
 from deuteron.tuner.measure.stopping import next_look
 from deuteron.tuner.progress import verdict_text
 from deuteron.tuner.space import Configuration, config_key
+from deuteron.tuner.trial import Trial
 
 
 def test_finds_the_best_and_says_how_sure(fakes: ModuleType, tmp_path: Path) -> None:
@@ -115,6 +117,28 @@ def test_no_two_races_have_one_order_and_one_choice_of_inputs(fakes: ModuleType,
     fakes.Run(fakes.job(), evaluator, tmp_path)
     assert [fresh for fresh, _ in evaluator.races][-3:] == [False, True, True]
     assert len(set(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize(
+    ("ends", "kept"),
+    [
+        ([(0.90, 0.89, 0.91), (0.80, 0.79, 0.81)], 2),
+        ([(0.80, 0.79, 0.81), (0.90, 0.89, 0.91)], 1),
+        ([(0.90, 0.89, 0.91), (0.80, 0.50, 1.20)], 1),
+        ([(1.10, 1.09, 1.11), (0.80, 0.50, 1.20)], 0),
+    ],
+    ids=["the second", "the first", "the one that is known", "the default"],
+)
+def test_of_all_that_are_faster_the_fastest_is_kept(ends: list[tuple[float, float, float]], kept: int) -> None:
+    """The final decides, not the order of the race; and by what it knows."""
+    final = []
+    for number, (ratio, low, high) in enumerate([(1.0, 1.0, 1.0), *ends]):
+        metrics = {"ratio": ratio, "ratio_low": low, "ratio_high": high, "ratio_pairs": 40.0}
+        time = Interval(1000 * ratio, 1000 * low, 1000 * high, 40)
+        final.append(Trial(number, {"ROWS": number}, "ok", "final", time_ns=time, metrics=metrics))
+    decision = choose(final)
+    assert decision.stored is final[kept] and (decision.verdict == "FASTER") == (kept > 0)
+    assert decision.speedup.median == (1 / ends[kept - 1][0] if kept else 1)
 
 
 def test_without_challengers_nothing_is_said_of_them(fakes: ModuleType, tmp_path: Path) -> None:
