@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -109,6 +109,28 @@ def test_bounds_hold_where_the_search_is_cut_short(seed: int) -> None:
     assert short.least <= exact.least <= len(short.members)
     if short.least < len(short.members):
         assert not short.proven
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_cover_is_proven_only_where_no_other_costs_less(seed: int) -> None:
+    drawn = random.Random(seed)
+    everything = (1 << 10) - 1
+    masks = {c: drawn.getrandbits(10) & drawn.getrandbits(10) for c in range(24)}
+    masks |= {30 + bit: 1 << bit for bit in range(10)}
+    costs = {c: drawn.random() for c in masks}
+
+    def cost(members: Sequence[int]) -> float:
+        return sum(costs[config] for config in members)
+
+    exact = smallest_cover(masks, everything, cost)
+    found = [smallest_cover(masks, everything, cost, most_nodes=nodes) for nodes in range(1, 200)]
+    assert all(short.members == exact.members for short in found if short.proven)
+    assert any(len(short.members) == exact.least and not short.proven for short in found)
+
+
+def test_a_cover_of_the_largest_leaves_out_what_others_cover() -> None:
+    masks = {0: 0b011110, 1: 0b000111, 2: 0b111000}
+    assert smallest_cover(masks, 0b111111, lambda members: 0.0, most_nodes=0).members == (1, 2)
 
 
 @pytest.mark.parametrize("seed", range(25))

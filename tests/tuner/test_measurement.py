@@ -88,6 +88,8 @@ def test_figures_follow_from_time_and_formulas() -> None:
     assert (found.compute_share, found.memory_share) == pytest.approx((1.0, 0.1))
     assert found.roofline_share == pytest.approx(1.0)
     assert found.waves == pytest.approx(1000 / 800) and found.tail == pytest.approx(1 - 1000 / 800 / 2)
+    full = measured(10.0, replace(GPU, programs=1600))
+    assert (full.waves, full.tail) == (2.0, 0.0)
     tensor = measured(10.0, replace(GPU, instructions=InstructionMix(tensor=1)))
     assert tensor.compute_share == pytest.approx(0.1)
 
@@ -102,11 +104,12 @@ def test_what_is_not_known_is_not_invented() -> None:
 
 def test_peaks_are_those_of_the_papers() -> None:
     """Dense f16 on an H100 SXM at 1.98 GHz, its data sheet's 989 TFLOP/s; HBM3e of an H200 4.8 to 4.9 TB/s; f32 128
-    fused multiply-adds a clock and multiprocessor."""
+    fused multiply-adds a clock and multiprocessor, f64 half as many."""
     peaks = Peaks.of(H200, 16)
     assert peaks.tensor == pytest.approx(989e12, rel=0.01)
     assert peaks.plain == pytest.approx(132 * 256 * 1.98e9)
     assert peaks.bytes == pytest.approx(4.9e12, rel=0.02)
+    assert Peaks.of(H200, 64).plain == pytest.approx(peaks.plain / 2)
     assert Peaks.of(DeviceProperties("EPYC", "cpu", sm_count=2), 32) == Peaks()
 
 

@@ -180,6 +180,19 @@ class TestOptunaTPE(StrategyConformance):
         tpe = sum(best_of("optuna", s) for s in seeds)
         assert tpe < sum(best_of("random", s) for s in seeds)
 
+    @pytest.mark.parametrize("asked", [True, False])
+    def test_the_sampler_hears_of_all_trials(self, asked: bool) -> None:
+        """Those of an interrupted run, which it did not propose, too."""
+        strategy = OptunaStrategy(SPACE, 0)
+        config = {"block": 64, "warps": 4, "order": "column", "fused": True}
+        if asked:
+            proposed = strategy.ask()
+            assert proposed is not None
+            config = proposed
+        strategy.tell(config, Outcome(7.0))
+        (trial,) = strategy._study.trials
+        assert (strategy._decode(trial.params), trial.value) == (config, 7.0)
+
 
 @needs_optuna
 class TestOptunaRandom(StrategyConformance):

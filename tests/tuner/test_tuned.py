@@ -127,6 +127,16 @@ def test_a_copy_is_not_replaced_by_what_another_key_signed(
         fetch_bundle(service.url, tmp_path / "anyway", allow_unsigned=True)
 
 
+def test_a_copy_of_a_key_that_was_forgotten_is_not_used(service: Service, body: bytes, tmp_path: Path) -> None:
+    service.body, keys = body, KeyFolder(tmp_path / "home" / "keys")
+    tuned(kernel(), service.url)
+    (key,) = keys.trusted()
+    keys.forget(key)
+    with pytest.raises(UntrustedBundle, match="is trusted no longer"):
+        tuned(kernel(), service.url)
+    assert [status for status, _ in service.seen] == [200, 304]
+
+
 def test_a_transfer_that_breaks_leaves_nothing(body: bytes, tmp_path: Path) -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         send(handler, 200, body[:100], content_length=str(len(body)))
@@ -280,10 +290,11 @@ def test_shape_is_read_from_arrays_and_scalars(make_record) -> None:  # type: ig
     flat[0] = np.float32(3.0)
     with pytest.raises(LaunchError, match=r"'x_ptr' has no axis 0, which gives the size 'M'"):
         launcher.answer(*flat)
-    text = layer_norm_arguments(6, 32)
-    text[7] = "32"
-    with pytest.raises(LaunchError, match="'n_cols' is '32'; it gives the size 'N'"):
-        launcher.answer(*text)
+    for value in ("32", True, 32.0):
+        other = layer_norm_arguments(6, 32)
+        other[7] = value
+        with pytest.raises(LaunchError, match=f"'n_cols' is {value!r}; it gives the size 'N'"):
+            launcher.answer(*other)
 
 
 def test_a_record_of_another_compiler_is_used_and_flagged(make_record, monkeypatch) -> None:  # type: ignore[no-untyped-def]
