@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
 import socket
 import threading
@@ -21,7 +22,8 @@ from deuteron.server.configs import put_record
 from deuteron.server.metrics import Metrics
 from deuteron.server.upstream import Upstream, patience_in
 from deuteron.tuner import ConfigRecord, write_bundle
-from deuteron.tuner.fetch import Fetcher
+from deuteron.tuner.fetch import Fetcher, FetchLimits
+from deuteron.tuner.http import ServiceUnreachable
 from deuteron.tuner.records.signature import SigningKey
 from deuteron.tuner.records.trust import KeyFolder
 
@@ -246,6 +248,15 @@ def test_own_answers_are_not_lost_to_any_error(
     shutil.rmtree(context.settings.home / "upstream")
     found = client.get("/v1/configs/lookup", params=asked).json()
     assert (found["match"], found["upstream"]) == ("nearest_shape", "unreachable")
+
+
+def test_a_head_has_its_own_time(listen: Callable[[Peer], str]):
+    """All of a large bundle may take minutes."""
+    url = listen(drip(heads()))
+    fetcher = Fetcher(url, FetchLimits(connect_s=10, head_s=0.2, total_s=3600, most_bytes=1 << 20))
+    with pytest.raises(ServiceUnreachable, match="did not answer in time"):
+        fetcher.start(fetcher.get("/", {}, {}, io.BytesIO())).result(timeout=60)
+    fetcher.close()
 
 
 @pytest.fixture

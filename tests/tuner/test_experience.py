@@ -318,6 +318,16 @@ def test_logs_of_records_have_both_configurations(make_record: Callable[..., Con
     assert found.device == "cuda/h100/cc90/sm132/80gib/700w" and found.shape == {"M": 4}
 
 
+@pytest.mark.parametrize("ends", [(0.0, 1.5, 1.6), (-1.0, 1.5, 1.6), (0.0, 0.0, 0.0)])
+def test_of_a_speed_up_that_nobody_measures_the_default_is_left(
+    make_record: Callable[..., ConfigRecord], ends: tuple[float, float, float]
+) -> None:
+    low, median, high = ends
+    record = replace(make_record({"M": 4}), speedup=Interval(median, low, high, 9))
+    (found,) = logs_of_records([record])
+    assert [known.time_ns for known in found.known] == [1500.0]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
