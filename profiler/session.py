@@ -177,12 +177,12 @@ class Session:
 
     def begin_in_child(self) -> None:
         """Start without data in a forked process: under the name that the pattern gives there, or with the process id
-        added where it gives the same one."""
+        added where that is the same file of the folder, which stays."""
         name = expand_name(self.pattern)
         if self.path is not None:
-            before = Path(self.path)
-            self.path = before.with_name(Path(name).name) if name != self.name else Path(f"{before}.{os.getpid()}")
-            self.name = name if name != self.name else f"{name}.{os.getpid()}"
+            before, path = self.path, self.path.with_name(Path(name).name)
+            self.path = path if path != before else Path(f"{before}.{os.getpid()}")
+            self.name = name if path != before else f"{self.name}.{os.getpid()}"
         self.inherited = True
         self.phase = 0
         self.phases = {0: self.new_phase()}

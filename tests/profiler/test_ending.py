@@ -152,6 +152,24 @@ def test_children_of_a_pool_have_files_of_their_own(tmp_path: Path, name: str) -
     assert len(files) == 1 + len(children), files
 
 
+def test_a_child_has_a_file_of_its_own_in_a_folder_that_is_called_after_its_parent(tmp_path: Path) -> None:
+    """The folder is there for the parent; both wrote the same file of it."""
+    body = """
+os.mkdir(str(os.getpid()))
+proton.start("%p/q", backend="cpu")
+with proton.scope("own"): pass
+pid = os.fork()
+if not pid:
+    with proton.scope("child"): pass
+    sys.exit()
+os.waitpid(pid, 0)
+proton.finalize()
+"""
+    done = run(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    assert sorted(scopes(path) for path in tmp_path.glob("*/q*.hatchet")) == [["child"], ["own"]]
+
+
 def test_a_child_that_is_terminated_writes(tmp_path: Path) -> None:
     body = """
 import signal
