@@ -102,6 +102,8 @@ class Session:
         self.name = expand_name(pattern)
         #: Where files go, without suffix; None for the standard output. A later change of folder changes nothing.
         self.path: Path | None = None if self.name in ("", "-") else Path(self.name).absolute()
+        # The name and the place of the process in which it began.
+        self._first = None if self.path is None else (self.name, self.path)
         #: Whether it began in a process that has forked this one.
         self.inherited = False
         self.context = context
@@ -177,12 +179,12 @@ class Session:
 
     def begin_in_child(self) -> None:
         """Start without data in a forked process: under the name that the pattern gives there, or with the process id
-        added where that is the same file of the folder, which stays."""
-        name = expand_name(self.pattern)
-        if self.path is not None:
-            before, path = self.path, self.path.with_name(Path(name).name)
-            self.path = path if path != before else Path(f"{before}.{os.getpid()}")
-            self.name = name if path != before else f"{self.name}.{os.getpid()}"
+        added where that is the same file of the folder, which stays. So do children of children."""
+        if self._first is not None:
+            name, (first, path) = expand_name(self.pattern), self._first
+            new = path.with_name(Path(name).name)
+            self.path = new if new != path else Path(f"{path}.{os.getpid()}")
+            self.name = name if new != path else f"{first}.{os.getpid()}"
         self.inherited = True
         self.phase = 0
         self.phases = {0: self.new_phase()}

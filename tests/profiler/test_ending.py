@@ -152,6 +152,23 @@ def test_children_of_a_pool_have_files_of_their_own(tmp_path: Path, name: str) -
     assert len(files) == 1 + len(children), files
 
 
+@pytest.mark.parametrize("name", ["p", "p-%p"])
+def test_so_have_children_of_children(tmp_path: Path, name: str) -> None:
+    """They wrote that of the first process."""
+    body = """
+for scope in ("child", "grandchild"):
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        break
+    with proton.scope(scope): pass
+proton.finalize()
+"""
+    done = run(tmp_path, body, name)
+    assert done.returncode == 0, done.stderr
+    assert sorted(map(scopes, tmp_path.glob("*.hatchet"))) == [["before"], ["child"], ["grandchild"]]
+
+
 def test_a_child_has_a_file_of_its_own_in_a_folder_that_is_called_after_its_parent(tmp_path: Path) -> None:
     """The folder is there for the parent; both wrote the same file of it."""
     body = """
