@@ -10,8 +10,13 @@ def time_text(ns: float) -> str:
     """The time of a kernel, given in ns: three digits and the fitting unit, ``12.3 us``."""
     for size, unit in _KERNEL_UNITS:
         if ns >= size:
-            return f"{ns / size:.3g} {unit}" if ns / size < 1000 else f"{ns / size:.0f} {unit}"
-    return f"{ns:.3g} ns"
+            return f"{_digits(ns / size)} {unit}"
+    return f"{_digits(ns)} ns"
+
+
+def _digits(value: float) -> str:
+    """Three, and whole numbers from where these are 1000, which Python writes as 1e+03."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def duration_text(seconds: float) -> str:

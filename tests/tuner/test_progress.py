@@ -151,7 +151,10 @@ def test_summary(make_record) -> None:  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize(
     ("ns", "text"),
-    [(0.5, "0.5 ns"), (999, "999 ns"), (1500, "1.5 us"), (123456, "123 us"), (2.5e9, "2.5 s"), (3e12, "3000 s")],
+    [
+        (0.5, "0.5 ns"), (999, "999 ns"), (1500, "1.5 us"), (123456, "123 us"), (2.5e9, "2.5 s"), (3e12, "3000 s"),
+        (999.4, "999 ns"), (999.7, "1000 ns"), (999_499, "999 us"), (999_700, "1000 us"), (999.7e9, "1000 s"),
+    ],
 )  # fmt: skip
 def test_times(ns: float, text: str) -> None:
     assert time_text(ns) == text
