@@ -7,11 +7,13 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import deuteron.profiler as proton
+from deuteron.profiler.session import registry
 
 START = """
 import os, sys, time
@@ -206,6 +208,57 @@ proton.finalize()
     done = run(tmp_path, body)
     assert done.returncode == 0, done.stderr
     assert sorted(scopes(path) for path in tmp_path.glob("*.hatchet")) == [["before"], ["child"]]
+
+
+def test_a_child_does_without_the_lock_that_another_thread_of_its_parent_held(tmp_path: Path) -> None:
+    body = """
+import signal, threading
+from deuteron.profiler.session import registry
+
+held, over = threading.Event(), threading.Event()
+
+def hold():
+    with registry.lock:
+        held.set()
+        over.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+pid = os.fork()
+if not pid:
+    signal.alarm(30)
+    with proton.scope("child"): pass
+    proton.finalize()
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+over.set()
+thread.join()
+proton.finalize()
+assert status == 0
+"""
+    done = run(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    assert sorted(map(scopes, tmp_path.glob("*.hatchet"))) == [["before"], ["child"]]
+
+
+def test_the_first_of_several_failures_is_raised_when_all_others_are_written(tmp_path: Path) -> None:
+    for name in ("first", "second", "last"):
+        proton.start(name, backend="cpu")
+    for name, error in (("first", ZeroDivisionError), ("second", KeyError)):
+        session = registry.by_name(name)
+        assert session is not None
+        session.encode = unable(error)  # type: ignore[method-assign]
+    with pytest.raises(ZeroDivisionError):
+        proton.finalize()
+    assert Path("last.hatchet").exists() and registry.by_name("last") is None and registry.by_name("first") is not None
+
+
+def unable(error: type[Exception]) -> Callable[[object, str], bytes]:
+    def encode(phase: object, suffix: str) -> bytes:
+        raise error
+
+    return encode
 
 
 def test_a_child_that_records_nothing_writes_nothing(tmp_path: Path) -> None:

@@ -105,6 +105,9 @@ def test_the_roofline_in_numbers() -> None:
     assert (point["name"], point["intensity"], point["flops"]) == ("gemm", 400.0, pytest.approx(4e14))
     assert point["peak"] == pytest.approx(peak) == pytest.approx(756.5e12)
     assert device["bandwidth"] == pytest.approx(3352.32e9) and "H100" in device["source"]
+    profile.add_to(profile.node(("b", "gemm")), {"flops": 4e11})  # which are those of known width once more
+    (device,) = data_of(export("html", profile.to_literal()))["roofline"]["devices"]
+    assert device["points"] == [point]
     assert {ceiling["name"] for ceiling in device["ceilings"]} >= {"fp16 tensor", "tf32 tensor", "fp32", "fp64"}
 
 

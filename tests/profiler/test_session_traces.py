@@ -84,6 +84,19 @@ def test_scopes_that_are_open_when_a_trace_is_written_end_there() -> None:
     assert spans["inner"]["dur"] >= 0 and spans["inner"]["ts"] <= end
 
 
+def test_a_thread_has_the_names_of_all_that_had_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system gives the number of one that has ended to another."""
+    proton.start("t", data="trace")
+    for name in ("first", "second", "first"):
+        monkeypatch.setattr(threading.current_thread(), "name", name)
+        with proton.scope(name):
+            pass
+    proton.finalize()
+    document = json.loads(Path("t.chrome_trace").read_text())
+    lanes = [event["args"]["name"] for event in document["traceEvents"] if event["name"] == "thread_name"]
+    assert lanes == [f"CPU Thread {threading.get_native_id()} (first, second)"]
+
+
 def test_spans_are_drawn_in_the_scopes_that_they_are_in(launch: Callable) -> None:
     """And not in those of another task, or of a suspended generator, that are open meanwhile."""
     proton.start("t", data="trace", backend="cpu")

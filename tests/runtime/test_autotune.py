@@ -373,6 +373,15 @@ def test_kept_results_remember_who_was_behind() -> None:
     assert some.best_config == BLOCKS[1]
 
 
+def test_what_fails_is_not_kept_and_equal_keys_of_other_types_are_others() -> None:
+    cpu, kernel = deuteron.get_device("cpu"), fill_kernel()
+    results = TuningResults(kernel, (1, "f32"), cpu)
+    results.remember({BLOCKS[0]: (1.0, 1.0, 1.0), BLOCKS[1]: FAILED}, BLOCKS[:1])
+    assert results.recall(BLOCKS) == ({BLOCKS[0]: (1.0, 1.0, 1.0)}, BLOCKS[:1])
+    for key in (True, 1.0):
+        assert TuningResults(kernel, (key, "f32"), cpu).recall(BLOCKS) == ({}, [])
+
+
 def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     with knobs.print_autotuning.scope(True):
         tuned(BLOCKS, Stopwatch(float))[grid](np.zeros(300, np.float32), 300)

@@ -52,7 +52,9 @@ def test_copies_must_fit() -> None:
         CPU.array(np.zeros(3, np.complex64))
 
 
-@pytest.mark.parametrize(("length", "size"), [(1, 1), (1, 70_001), (5, 3), (7, 100), (65_537, 400_000), (10, 0)])
+@pytest.mark.parametrize(
+    ("length", "size"), [(1, 1), (1, 70_001), (5, 3), (7, 100), (65_537, 400_000), (7, 200_000), (10, 0)]
+)
 def test_arrays_are_filled_with_a_row(length: int, size: int) -> None:
     row = np.arange(length, dtype=np.int32)
     array = CPU.empty((2, size), "i32")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from deuteron.compiler.errors import KernelAssertionError, LaunchError
 from deuteron.compiler.ir import parse_type
 from deuteron.compiler.targets import interpreter
+from deuteron.compiler.targets.cpu import launch as launching
 from deuteron.compiler.tile import debug
 from deuteron.compiler.tile import elementwise as e
 from deuteron.compiler.tile import memory as m
@@ -53,6 +56,18 @@ def test_assertions_stop_the_grid(kernel, run, shape):
         run(function, [counter, 40], (100,), threads=1)
     assert "program (40, 0, 0)" in str(error.value)
     assert counter[0] == 40
+
+
+def test_of_several_that_fail_the_first_is_told(kernel, load_kernel, monkeypatch):
+    """Whichever thread ends first."""
+    counter = np.zeros(1, np.int32)
+    compiled = load_kernel(failing(kernel, None))
+    types = [parse_type("*i32"), parse_type("i32")]
+    pool = SimpleNamespace(execute=lambda _total, _threads, launch: [launch.run(n, n + 1) for n in (3, 0, 1, 2)])
+    monkeypatch.setattr(launching, "thread_pool", lambda: pool)
+    with pytest.raises(KernelAssertionError, match=r"program \(1, 0, 0\)"):
+        compiled.launch((4, 1, 1), [counter.ctypes.data, 1], types)
+    assert counter[0] == 1
 
 
 def test_assumptions_cost_nothing(kernel, run):
@@ -136,5 +151,6 @@ def test_arguments_that_do_not_fit(kernel, load_kernel):
         compiled.launch((1, 1, 1), [0], types)
     with pytest.raises(LaunchError, match="argument 1: int 1099511627776 does not fit i32"):
         compiled.launch((1, 1, 1), [0, 1 << 40], types)
-    with pytest.raises(LaunchError, match="grid"):
-        compiled.launch((1, -1, 1), [0, 1], types)
+    for grid in ((1, -1, 1), (1 << 31, 1, 0), (1, 1)):
+        with pytest.raises(LaunchError, match="grid"):
+            compiled.launch(grid, [0, 1], types)
