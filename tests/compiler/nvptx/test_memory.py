@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 
@@ -26,6 +28,46 @@ def k(x_ptr, y_ptr, N: tl.constexpr):
             "st.global.L1::evict_last.v4.b32",
         ):
             assert part in ptx, part
+
+
+def test_pieces_of_a_row_lie_at_distances_from_the_first(from_text, check_ptx) -> None:
+    """Of a row of 2048 in a loop a thread of 128 loads two pieces, 1024 elements apart: their addresses share all but
+    that, whatever is added to the positions."""
+    text = """
+def k(x_ptr, y_ptr, n, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for start in range(0, n, N):
+        total += tl.load(x_ptr + (start + offs), mask=start + offs < n, other=0.0).to(tl.float32)
+    tl.store(y_ptr + offs, total)
+"""
+    ptx = check_ptx(from_text(text, {"x_ptr": "*bf16:16", "y_ptr": "*fp32:16", "n": "i32:16"}, {"N": 2048}))
+    first, second = re.findall(r"ld\.global\.v4\.b32 \{[^}]*\}, \[(%rd\d+)(?: \+ 0)?\]", ptx)
+    assert re.search(rf"add\.s64\s+{second}, {first}, 2048;", ptx), ptx
+
+
+def test_positions_may_differ_by_thread_in_ways_that_no_sum_has(from_text, simulated, rng) -> None:
+    """Permuted, reshaped, joined and broadcast positions, sums of them, and sums that wrap."""
+    text = """
+def k(x_ptr, y_ptr, n, N: tl.constexpr):
+    a = tl.arange(0, N)
+    b = tl.reshape(tl.trans(tl.reshape(a + n, (16, N // 16))), (N,))
+    c = (a[:, None] + tl.arange(0, 4)[None, :] * 1 + n) + tl.arange(4, 8)[None, :]
+    d = a.to(tl.uint8) + (a + 250).to(tl.uint8)
+    e = (a + 2147483000) + n
+    tl.store(y_ptr + a, tl.load(x_ptr + b))
+    tl.store(y_ptr + N + a, tl.sum(c, 1).to(tl.float32))
+    tl.store(y_ptr + 2 * N + a, d.to(tl.float32))
+    tl.store(y_ptr + 3 * N + a, (e // 1000).to(tl.float32))
+"""
+    x, y = rng.standard_normal(600).astype(np.float32), np.zeros(2048, np.float32)
+    simulated(from_text(text, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "n": "i32"}, {"N": 512}), (1,), [x, y, 30])
+    a = np.arange(512)
+    np.testing.assert_array_equal(y[:512], x[(a + 30).reshape(16, 32).T.reshape(-1)])
+    np.testing.assert_array_equal(y[512:1024], 4 * (a + 30) + 6 + 22)
+    np.testing.assert_array_equal(y[1024:1536], a.astype(np.uint8) + (a + 250).astype(np.uint8))
+    wrapped = (a + 2147483000 + 30).astype(np.int32)
+    np.testing.assert_array_equal(y[1536:], np.trunc(wrapped / 1000).astype(np.float32))
 
 
 def test_masks_that_are_not_constant_over_a_vector_narrow_it(from_text, simulated) -> None:
