@@ -18,9 +18,8 @@ from ...llvm.reals import F32 as SINGLE
 from ...llvm.typed import Emitter, Typed
 from ...tile import elementwise as ew
 from .casts import convert
-from .lowering import Lowering, element_rule, elementwise, rule
+from .lowering import Lowering, elementwise, rule
 from .registers import memory_type, register_type
-from .steps import register_steps
 
 LOG2_E = 1 / math.log(2)
 # log2(e) as a sum of two f32, and the smallest and largest powers of two that f32 has as normal numbers.
@@ -81,38 +80,17 @@ def _abs(state: Lowering, op: ew.Abs, args: list[str]) -> str:
     return state.text.call(name, f"llvm.abs.{name}", [(name, args[0]), ("i1", "false")])
 
 
-def _arithmetic(state: Lowering, op: ew.Binary, args: list[str], floating: str, integer: str) -> str:
-    scalar, name = kind_of(state, op.lhs)
-    opcode = f"{floating} {state.contract}" if scalar.is_float else f"{integer} "
-    return state.text.op(f"{opcode}{name} {args[0]}, {args[1]}")
+def _register_arithmetic(kind: type[ew.Binary], floating: str, integer: str) -> None:
+    @elementwise(kind)
+    def lower(state: Lowering, op: ew.Binary, args: list[str]) -> str:
+        scalar, name = kind_of(state, op.lhs)
+        opcode = f"{floating} {state.contract}" if scalar.is_float else f"{integer} "
+        return state.text.op(f"{opcode}{name} {args[0]}, {args[1]}")
 
 
-@elementwise(ew.Sub)
-def _sub(state: Lowering, op: ew.Sub, args: list[str]) -> str:
-    return _arithmetic(state, op, args, "fsub", "sub")
-
-
-@elementwise(ew.Mul)
-def _mul(state: Lowering, op: ew.Mul, args: list[str]) -> str:
-    return _arithmetic(state, op, args, "fmul", "mul")
-
-
-@element_rule(ew.Add)
-def _add(state: Lowering, op: ew.Add, args: list[str]) -> str:
-    return _arithmetic(state, op, args, "fadd", "add")
-
-
-@rule(ew.Add)
-def _add_tiles(state: Lowering, op: ew.Add) -> None:
-    steps = register_steps(op.result, state.steps)
-    operands = [state.values[op.lhs], state.values[op.rhs]]
-
-    def element(i: int) -> str:
-        if steps is None or steps[i] == steps[0]:
-            return _add(state, op, [operand[i] for operand in operands])
-        return state.text.op(f"add {kind_of(state, op.result)[1]} {state.values[op.result][0]}, {steps[i] - steps[0]}")
-
-    state.define_lazily(op.result, operands, element, state.equal_registers(op.result))
+_register_arithmetic(ew.Add, "fadd", "add")
+_register_arithmetic(ew.Sub, "fsub", "sub")
+_register_arithmetic(ew.Mul, "fmul", "mul")
 
 
 def _register_bitwise(kind: type[ew.IntegerBinary], signed: str, unsigned: str) -> None:

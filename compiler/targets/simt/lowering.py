@@ -117,7 +117,6 @@ class Lowering:
         self.warps = function.warps
         self.used = uses(function)
         self.values: dict[Value, Registers] = {}
-        self.steps: dict[Value, tuple[int, ...] | None] = {}  # by which registers differ (.steps)
         #: Tiles in shared memory: their first byte (i32).
         self.places: dict[Value, str] = {}
         #: Whether code is that of the warp that only copies.

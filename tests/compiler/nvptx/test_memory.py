@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 
@@ -28,22 +26,6 @@ def k(x_ptr, y_ptr, N: tl.constexpr):
             "st.global.L1::evict_last.v4.b32",
         ):
             assert part in ptx, part
-
-
-def test_pieces_of_a_row_lie_at_distances_from_the_first(from_text, check_ptx) -> None:
-    """Of a row of 2048 in a loop a thread of 128 loads two pieces, 1024 elements apart: their addresses share all but
-    that, whatever is added to the positions."""
-    text = """
-def k(x_ptr, y_ptr, n, N: tl.constexpr):
-    offs = tl.arange(0, N)
-    total = tl.zeros((N,), tl.float32)
-    for start in range(0, n, N):
-        total += tl.load(x_ptr + (start + offs), mask=start + offs < n, other=0.0).to(tl.float32)
-    tl.store(y_ptr + offs, total)
-"""
-    ptx = check_ptx(from_text(text, {"x_ptr": "*bf16:16", "y_ptr": "*fp32:16", "n": "i32:16"}, {"N": 2048}))
-    first, second = re.findall(r"ld\.global\.v4\.b32 \{[^}]*\}, \[(%rd\d+)(?: \+ 0)?\]", ptx)
-    assert re.search(rf"add\.s64\s+{second}, {first}, 2048;", ptx), ptx
 
 
 def test_positions_may_differ_by_thread_in_ways_that_no_sum_has(from_text, simulated, rng) -> None:
