@@ -10,7 +10,11 @@ from xml.etree import ElementTree
 import pytest
 
 from deuteron.tuner.codec import decode
+from deuteron.tuner.events import JobStarted, TrialFinished
 from deuteron.tuner.input_file import read_file
+from deuteron.tuner.journal import JournalHeader
+from deuteron.tuner.measure.measurement import Measurement, TimingProtocol
+from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.replay import (
     PROTOCOLS,
     Protocol,
@@ -27,7 +31,10 @@ from deuteron.tuner.replay import (
 )
 from deuteron.tuner.replay.kernel_tuner import observed_parameters
 from deuteron.tuner.replay.search import convention, pick
-from deuteron.tuner.strategies import STRATEGIES, make_strategy
+from deuteron.tuner.space import Configuration
+from deuteron.tuner.strategies import STRATEGIES, Outcome, make_strategy
+from deuteron.tuner.strategies.exhaustive import ExhaustiveStrategy
+from deuteron.tuner.trial import Trial
 
 DATA = Path(__file__).parent / "data"
 SAMPLE = DATA / "convolution-A4000-sample.json"
@@ -308,6 +315,29 @@ def test_reads_our_own_journals() -> None:
     assert {p.name: p.choices for p in recording.parameters} == {"BLOCK": (256, 512, 1024), "num_warps": (4,)}
     assert recording.time_ns({"BLOCK": 512, "num_warps": 4}) == 8889.565217391304
     assert curve(recording, "exhaustive", 0, 3, "constrained")[-1] == 1.0
+
+
+def test_a_replayed_search_reads_what_the_journal_measured(tmp_path: Path) -> None:
+    """Under every protocol a strategy hears the measurement of each variant, not its time alone."""
+    lines = [JournalHeader(1, "some job"), JobStarted("k", "cpu/some", "random", 1, 9, None)]
+    measured = {}
+    for number, (block, bound) in enumerate([(1, "memory"), (2, "registers"), (4, "parallelism")]):
+        time = Interval(10.0 * block, 10.0 * block, 10.0 * block, 5)
+        measured[block] = Measurement(time, TimingProtocol("device", True, "rounds"), 1.0, 2.0, bound=bound)
+        trial = Trial(number, {"B": block}, "ok", "screen", time, measurement=measured[block])
+        lines.append(TrialFinished({"n": 9}, "f32", trial, None))
+    (tmp_path / "journal.jsonl").write_text("".join(json.dumps(line.to_json()) + "\n" for line in lines))
+    (recording,) = read_journal(tmp_path)
+    for protocol in PROTOCOLS:
+        told: dict[object, Measurement | None] = {}
+
+        class Listener(ExhaustiveStrategy):
+            def tell(self, config: Configuration, outcome: Outcome) -> None:
+                told[config["B"]] = outcome.measurement  # noqa: B023
+                super().tell(config, outcome)
+
+        search(recording, Listener(recording.space("constrained"), 0), 3, protocol, 0)
+        assert told == measured, protocol
 
 
 def test_what_is_no_journal_is_a_message(tmp_path: Path) -> None:

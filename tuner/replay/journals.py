@@ -40,7 +40,9 @@ def read_journal(path: Path) -> list[Recording]:
 def _recording(task: list[TrialFinished], device: str, kernel: str) -> Recording:
     name = f"{kernel} {shape_key(task[0].shape)} {task[0].dtype}"
     trials = tuple(
-        RecordedTrial(t.config, None if t.time_ns is None else t.time_ns.median, error=t.error)
+        RecordedTrial(
+            t.config, None if t.time_ns is None else t.time_ns.median, error=t.error, measurement=t.measurement
+        )
         for t in (event.trial for event in task)
     )
     parameters = observed_parameters([trial.config for trial in trials])

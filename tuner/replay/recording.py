@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from ..codec import MOST_INTEGER, Scalar
 from ..enumeration import Meter
 from ..errors import TunerError
+from ..measure.measurement import Measurement
 from ..space import Configuration, Parameter, Space, config_key
 from ..strategies import Outcome
 
@@ -25,12 +26,13 @@ class RecordingError(TunerError):
 @dataclass(frozen=True)
 class RecordedTrial:
     """One recorded configuration. ``time_ns`` is the mean of ``samples_ns`` where there are any; None if it failed with
-    ``error``."""
+    ``error``. ``measurement``: what else was known of it, in our own journals."""
 
     config: Mapping[str, Scalar]
     time_ns: float | None
     samples_ns: tuple[float, ...] = ()
     error: str | None = None
+    measurement: Measurement | None = None
 
 
 class RecordedSpace(Space, frozen=True):
@@ -146,7 +148,7 @@ class Recording:
         trial = self._by_key.get(config_key(config))
         if trial is None:
             return Outcome(None, "invalid")
-        return Outcome(trial.time_ns, "ok" if trial.time_ns is not None else "failed")
+        return Outcome(trial.time_ns, "ok" if trial.time_ns is not None else "failed", trial.measurement)
 
 
 def _equal_choice(parameter: Parameter, value: Scalar | None) -> Scalar | None:
@@ -162,4 +164,6 @@ def _together(trials: Sequence[RecordedTrial]) -> RecordedTrial:
     if len(timed) < 2:
         return timed[0][1] if timed else trials[0]
     samples = [sample for time, trial in timed for sample in (trial.samples_ns or (time,))]
-    return RecordedTrial(trials[0].config, statistics.fmean(samples), tuple(samples))
+    return RecordedTrial(
+        trials[0].config, statistics.fmean(samples), tuple(samples), measurement=timed[0][1].measurement
+    )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from ..codec import Scalar
 from ..space import config_key
-from ..strategies import Outcome, Strategy
+from ..strategies import Strategy
 from .recording import Convention, Recording
 
 #: How configurations are paid for and measured. ``charged``: proposals come from the whole product, and one that is
@@ -55,7 +55,7 @@ def search(recording: Recording, strategy: Strategy, evaluations: int, protocol:
         value = recording.sample_ns(config, rng) if noisy else recording.time_ns(config)
         measured.append((config, value))
         began = time.process_time()
-        strategy.tell(config, recording.outcome(config) if value is None else Outcome(value))
+        strategy.tell(config, replace(recording.outcome(config), value=value))
         costs.append(spent + time.process_time() - began)
     scored = _noisy(recording, measured, evaluations, rng) if noisy else _exact(recording, measured, evaluations)
     return Run(scored, tuple(costs))
