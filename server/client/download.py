@@ -120,6 +120,7 @@ class Download:
         with self.http.stream(self.address, raw_errors=True, params=dict(self.parameters), headers=headers) as response:
             if response.status_code == 304 and present is not None:
                 self.accept(self.path)
+                self._discard_parts()  # of another version, which is no longer offered
                 return BundleDownload(self.path, present, changed=False)
             if response.status_code == 416:
                 if part is None:
@@ -134,14 +135,17 @@ class Download:
             raise DownloadError(f"{response.url} has no sha256 as its ETag", hint="is this a deuteron service?")
         resumed = response.status_code == 206 and part is not None
         if part is None or not resumed or part.sha256 != match.group(1):
-            for old in self._parts():
-                old.path.unlink(missing_ok=True)
+            self._discard_parts()
             part = _Part(self._part_path(match.group(1)), match.group(1))
         with part.path.open("ab") as file:
             self._write(response, file)
             file.flush()
             os.fsync(file.fileno())
         return self._publish(part)
+
+    def _discard_parts(self) -> None:
+        for part in self._parts():
+            part.path.unlink(missing_ok=True)
 
     def _write(self, response: httpx.Response, file: BinaryIO) -> None:
         """Append what arrives; a file that is too large is not kept."""

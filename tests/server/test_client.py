@@ -427,6 +427,19 @@ def test_the_part_of_an_older_bundle_is_dropped(
     assert [path.name for path in tmp_path.glob("*b*")] + [path.name for path in tmp_path.glob(".b*")] == ["b"]
 
 
+def test_the_part_of_a_bundle_that_is_no_longer_offered_is_dropped(
+    scripted: Callable[[Script], Scripted], tmp_path: Path
+) -> None:
+    """A bundle changed, its download broke, and it changed back: what was left stayed for ever, and as long as it did
+    no differences were fetched."""
+    (tmp_path / "b").write_bytes(CONTENT)
+    (tmp_path / f".b.{'1' * 64}.part").write_bytes(b"another one's")
+    server = scripted(lambda handler, _n: send(handler, 304, b"", etag=f'"{SHA256}"'))
+    with Client(server.url) as client:
+        assert not client.pull_bundle(tmp_path / "b").changed
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
 class _InProcess(httpx.BaseTransport):
     def __init__(self, client: TestClient) -> None:
         self._client = client
