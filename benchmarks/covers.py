@@ -30,7 +30,7 @@ from deuteron.tuner.cover import (
     dispatch_tree,
     table_of_logs,
 )
-from deuteron.tuner.learn import learnt_tree
+from deuteron.tuner.learn import fractions_at, learnt_tree
 from deuteron.tuner.prediction import Accuracy
 
 TOLERANCE = 0.03
@@ -41,15 +41,8 @@ WAYS: Mapping[str, Callable[[Cover], DispatchRule]] = {
 }
 
 
-def fractions(whole: TimeTable, rule: DispatchRule, unseen: Sequence[int]) -> list[float]:
-    """Best over chosen at each of the shapes where the choice was measured."""
-    chosen = ((place, whole.configs.index(rule.configs[rule.pick(whole.shapes[place])])) for place in unseen)
-    losses = (whole.loss(place, config) for place, config in chosen)
-    return [1 / (1 + loss) for loss in losses if loss is not None]
-
-
 def best(whole: TimeTable, found: Cover, unseen: Sequence[int]) -> list[float]:
-    """The same of the fastest of the cover's configurations."""
+    """The best time over that of the fastest of the cover's configurations, at shapes where one was measured."""
     rows = ([loss for c in found.configs if (loss := whole.loss(place, c)) is not None] for place in unseen)
     return [1 / (1 + min(row)) for row in rows if row]
 
@@ -72,7 +65,7 @@ def draw(whole: TimeTable, seed: int) -> Draw:
     order = random.Random(seed).sample(range(len(whole.shapes)), len(whole.shapes))
     seen, unseen = order[: len(order) // 2], order[len(order) // 2 :]
     found = cover_within(whole.only(seen), TOLERANCE)
-    ways = {name: fractions(whole, make(found), unseen) for name, make in WAYS.items()}
+    ways = {name: fractions_at(whole, make(found), unseen) for name, make in WAYS.items()}
     ways["best"] = best(whole, found, unseen)
     return Draw(len(found.configs), {name: Accuracy.of(values) for name, values in ways.items()})
 

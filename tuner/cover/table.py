@@ -52,6 +52,14 @@ class TimeTable:
         was not measured."""
         return self.losses[shape].get(config)
 
+    def loss_of(self, shape: int, config: Configuration) -> float | None:
+        """:meth:`loss` of a configuration by its names, values and types; raises KeyError for one that the table lacks."""
+        return self.loss(shape, self._numbers[config_key(config)])
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {config_key(config): number for number, config in enumerate(self.configs)}
+
     def loss_range(self, shape: int, config: int) -> Range | None:
         """What :meth:`loss` may be by the ends of the intervals of both times; None where either is not known, or says
         nothing."""

@@ -41,7 +41,7 @@ class SizeSplit:
 
     def size(self, shape: Shape) -> int:
         """What is compared. Raises KeyError where a dim is missing."""
-        return math.prod(shape[dim] for dim in self.dims)
+        return _product(shape, self.dims)
 
     @property
     def text(self) -> str:
@@ -121,14 +121,14 @@ def _grow(points: Sequence[_Point], features: Sequence[tuple[str, ...]], worth: 
     if not splits:
         return Leaf(ranked[0], len(measured))
     split = min(splits)
-    below = [point for point in points if _size(point, split.dims) <= split.most]
-    above = [point for point in points if _size(point, split.dims) > split.most]
+    below = [point for point in points if _product(point.shape, split.dims) <= split.most]
+    above = [point for point in points if _product(point.shape, split.dims) > split.most]
     return SizeSplit(split.dims, split.most, _grow(below, features, worth), _grow(above, features, worth))
 
 
 def _splits(points: Sequence[_Point], features: Sequence[tuple[str, ...]]) -> Iterator[_Split]:
     for number, dims in enumerate(features):
-        ordered = sorted(((_size(point, dims), point) for point in points), key=lambda sized: sized[0])
+        ordered = sorted(((_product(point.shape, dims), point) for point in points), key=lambda sized: sized[0])
         left = list(_running([point for _, point in ordered]))
         right = list(_running([point for _, point in reversed(ordered)]))[::-1]
         for place, ((low, _), (high, _)) in enumerate(pairwise(ordered)):
@@ -148,5 +148,5 @@ def _running(points: Sequence[_Point]) -> Iterator[float]:
         yield min(sums)
 
 
-def _size(point: _Point, dims: Sequence[str]) -> int:
-    return math.prod(point.shape[dim] for dim in dims)
+def _product(shape: Shape, dims: Sequence[str]) -> int:
+    return math.prod(shape[dim] for dim in dims)

@@ -7,7 +7,7 @@ also looks between the measured shapes.
 
 from __future__ import annotations
 
-from .dispatch import RuleWorth, learnt_tree, left_out
+from .dispatch import RuleWorth, fractions_at, learnt_tree, left_out
 from .learning import SearchGroup, groups_of_logs, kernel_hash_of, kernel_of_workload, learn
 from .training import LEAST_SHAPES, LearnError, RankedKernel, grow, kernel_of_table, load_lightgbm, rank, rows_of_table
 from .validation import HeldOut, cross_validate, leave_one_out
@@ -20,6 +20,7 @@ __all__ = [
     "HeldOut",
     "RuleWorth",
     "cross_validate",
+    "fractions_at",
     "groups_of_logs",
     "grow",
     "kernel_hash_of",

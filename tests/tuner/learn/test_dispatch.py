@@ -24,7 +24,7 @@ from deuteron.tuner.cover import (
     dispatch_nearest,
     dispatch_tree,
 )
-from deuteron.tuner.learn import LearnError, learnt_tree, left_out
+from deuteron.tuner.learn import LearnError, fractions_at, learnt_tree, left_out
 from deuteron.tuner.learn.dispatch import MOST_BETWEEN, shapes_between
 from deuteron.tuner.prediction import Accuracy
 
@@ -41,9 +41,7 @@ def table(rows: dict[tuple[int, int], tuple[float, float]]) -> TimeTable:
 
 def worth(rule: DispatchRule, whole: TimeTable, places: list[int]) -> float:
     """Geometric mean of best over chosen, of those that were measured."""
-    chosen = [(place, whole.configs.index(rule.configs[rule.pick(whole.shapes[place])])) for place in places]
-    losses = [whole.loss(place, config) for place, config in chosen]
-    return statistics.geometric_mean(1 / (1 + loss) for loss in losses if loss is not None)
+    return statistics.geometric_mean(fractions_at(whole, rule, places))
 
 
 def test_a_product_of_sizes_is_one_comparison() -> None:
