@@ -53,7 +53,7 @@ class TimeTable:
         return self.losses[shape].get(config)
 
     def loss_of(self, shape: int, config: Configuration) -> float | None:
-        """:meth:`loss` of a configuration by its names, values and types; raises KeyError for one that the table lacks."""
+        """:meth:`loss` of a configuration by names, values and types; raises KeyError for one that the table lacks."""
         return self.loss(shape, self._numbers[config_key(config)])
 
     @cached_property

@@ -56,9 +56,9 @@ def learnt_tree(cover: Cover) -> DispatchRule:
         raise LearnError(f"{len(table.shapes)} shapes were measured; at least {LEAST_SHAPES} are needed")
     try:
         kernel = kernel_of_table(table)
+        rows = rows_of_table(table, kernel)
     except TunerError as error:
-        raise LearnError(f"the configurations make no space: {error}") from error
-    rows = rows_of_table(table, kernel)
+        raise LearnError(f"configurations and shapes make no space: {error}") from error
     forest = grow(rows)
     configs = [table.configs[config] for config in cover.configs]
     between = []

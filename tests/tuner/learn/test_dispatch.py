@@ -148,6 +148,9 @@ def test_configurations_of_several_spaces_teach_nothing() -> None:
     found = cover_within(TimeTable(shapes, ({"B": 1, "persistent": True}, {"B": 2}), rows, (1.0,) * 6))
     with pytest.raises(LearnError, match="persistent"):
         learnt_tree(found)
+    named = tuple({"B": 1 << m} for m in range(6))  # a size that is named as a parameter
+    with pytest.raises(LearnError, match="'B' is a parameter and also"):
+        learnt_tree(cover_within(TimeTable(named, TWO, rows, (1.0,) * 6)))
 
 
 def test_too_few_shapes_teach_nothing() -> None:
