@@ -123,10 +123,10 @@ def driver_alone(device: deuteron.compiler.Device, arguments: tuple[Any, ...]) -
     types = list(add.specialized(arguments, {}).signature.values())
     module = driver.call("cuModuleLoadData", EMPTY.replace(" DESCRIPTORS", "").encode() + b"\0")
     handle = packing.address_argument(driver.integer("cuModuleGetFunction", module, b"add"))
-    layout, offsets = packing.packing(types)
-    pack = packing.ArgumentPack(layout.size, offsets)
+    layout = packing.layout_of(types)
+    pack = packing.ArgumentPack(layout.struct.size, layout.offsets)
     values = (1, 1, 1, packing.block_bytes(128, 0), 0, packing.attribute_bytes(None), 0, 0, 0, 128)
-    layout.pack_into(pack.buffer, 0, *values)
+    layout.struct.pack_into(pack.buffer, 0, *values)
     library = driver.library()
     assert library is not None, "there is a GPU"
     start = library.cuLaunchKernelEx

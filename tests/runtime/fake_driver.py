@@ -13,9 +13,9 @@ import pytest
 
 from deuteron.compiler.launch_recipe import LaunchRecipe
 from deuteron.compiler.runtime import devices
+from deuteron.compiler.runtime.cuda import builtin
 from deuteron.compiler.runtime.cuda import device as cuda_device
 from deuteron.compiler.runtime.cuda import driver as cuda
-from deuteron.compiler.runtime.cuda import native
 from deuteron.compiler.runtime.cuda.device import CudaDevice
 from deuteron.compiler.runtime.device import DeviceProperties
 from deuteron.compiler.runtime.variant.metadata import KernelMetadata
@@ -147,7 +147,7 @@ class FakeDriver:
         monkeypatch.setattr(cuda, "library", lambda: self)
         monkeypatch.setattr(cuda, "call", self.call)
         monkeypatch.setattr(cuda, "bindings", lambda: self.functions)
-        monkeypatch.setattr(native, "driver_function", self.functions.address)
+        monkeypatch.setattr(builtin, "driver_function", self.functions.address)
         monkeypatch.setattr(cuda, "cuda_device_count", lambda: gpus)
         monkeypatch.setattr(cuda, "primary_context", lambda index: 0x700 + index)
         monkeypatch.setattr(cuda.streams, "current", lambda index: self.stream)

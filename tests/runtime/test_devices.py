@@ -18,7 +18,7 @@ import deuteron.testing
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.runtime.cuda import driver as cuda_driver
 from deuteron.compiler.runtime.cuda.device import CudaDevice
-from deuteron.compiler.runtime.cuda.packing import attribute_bytes, block_bytes, packing
+from deuteron.compiler.runtime.cuda.packing import attribute_bytes, block_bytes, layout_of
 from deuteron.compiler.runtime.tuning.benchmark import quantile
 from deuteron.compiler.signature import parse_argument_type
 from deuteron.compiler.tile.formats import bf16_bits
@@ -155,11 +155,11 @@ class LaunchConfig(ctypes.Structure):
 
 def test_packing_follows_the_abi() -> None:
     names = ("i8", "*f32", "i32", "u64", "i1", "f16", "bf16", "f64")
-    packer, offsets = packing([parse_argument_type(t) for t in names])
+    layout = layout_of([parse_argument_type(t) for t in names])
     start = ctypes.sizeof(LaunchConfig)
-    assert [o - start for o in offsets] == [0, 8, 16, 24, 32, 34, 36, 40]
+    assert [o - start for o in layout.offsets] == [0, 8, 16, 24, 32, 34, 36, 40]
     values = (-1, 2**63, -5, 2**64 - 1, True, 1.5, 0x3F80, 2.5)
-    raw = packer.pack(9, 8, 7, block_bytes(6, 3), 2**40, attribute_bytes(None), *values)
+    raw = layout.struct.pack(9, 8, 7, block_bytes(6, 3), 2**40, attribute_bytes(None), *values)
     config = LaunchConfig.from_buffer_copy(raw)
     assert [getattr(config, f"size{i}") for i in range(7)] == [9, 8, 7, 6, 1, 1, 3]
     assert (config.stream, config.attributes, config.count) == (2**40, None, 0)
@@ -169,7 +169,7 @@ def test_packing_follows_the_abi() -> None:
     assert int.from_bytes(raw[8:16], "little") == 2**63
     assert np.frombuffer(raw[34:36], np.float16)[0] == 1.5
     assert np.frombuffer(raw[36:38], ml_dtypes.bfloat16)[0] == 1.0
-    assert packing([])[1] == []
+    assert layout_of([]).offsets == []
 
 
 def test_bf16_scalars_round_to_nearest_even() -> None:

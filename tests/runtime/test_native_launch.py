@@ -19,10 +19,11 @@ import deuteron
 import deuteron.language as tl
 from deuteron.compiler.errors import DeviceError, LaunchError
 from deuteron.compiler.launch_recipe import LaunchRecipe
+from deuteron.compiler.runtime.cuda import driver as cuda
 from deuteron.compiler.runtime.cuda import launch as launching
 from deuteron.compiler.runtime.cuda import native
 from deuteron.compiler.runtime.cuda.launch import load_on_cuda
-from deuteron.compiler.runtime.cuda.native import launch_function, start_graph
+from deuteron.compiler.runtime.cuda.native import launch_of, start_graph
 from deuteron.compiler.runtime.cuda.packing import ArgumentPack
 
 
@@ -50,7 +51,7 @@ def pack_of(stream: int = 7, context: int = 0, graph: int = 0x1234) -> tuple[Arg
 
 def test_a_graph_is_started_and_a_kernel_where_a_stream_is_captured(machine: FakeFunctions) -> None:
     pack, kernel = pack_of()
-    start = launch_function(pack)
+    start = launch_of(pack)
     assert [start(), start()] == [0, 0]
     machine.capturing.add(7)
     assert start() == 0
@@ -65,18 +66,17 @@ def test_a_graph_is_started_and_a_kernel_where_a_stream_is_captured(machine: Fak
 
 
 def test_a_pack_without_a_graph_is_launched(machine: FakeFunctions) -> None:
-    """One function for all packs, and one for each."""
     (first, its), (second, other) = pack_of(graph=0), pack_of(graph=0, context=0x700)
-    start = launch_function()
-    assert [start(first), start(second), launch_function(first)()] == [0, 0, 0]
+    start, start_other = launch_of(first), launch_of(second)
+    assert [start(), start_other(), start()] == [0, 0, 0]
     assert machine.calls == [its, ("context", 0x700), other, its]
     machine.codes["kernel"] = 719
-    assert start(first) == 719
+    assert start() == 719
 
 
 @pytest.mark.parametrize("what", ["graph", "kernel", "context"])
 def test_codes_come_back(machine: FakeFunctions, what: str) -> None:
-    start = launch_function(pack_of(stream=0, context=0x700)[0])
+    start = launch_of(pack_of(stream=0, context=0x700)[0])
     machine.codes[what] = 201
     if what == "kernel":
         machine.capturing.add(0)
@@ -90,7 +90,7 @@ def test_codes_come_back(machine: FakeFunctions, what: str) -> None:
 def test_who_comes_while_a_graph_is_started_launches_the_kernel(machine: FakeFunctions) -> None:
     """Another thread does, as Python goes on meanwhile."""
     pack, kernel = pack_of()
-    start = launch_function(pack)
+    start = launch_of(pack)
 
     def meanwhile() -> None:
         machine.while_starting = lambda: None
@@ -106,7 +106,7 @@ def test_who_comes_while_a_graph_is_started_launches_the_kernel(machine: FakeFun
 
 
 def test_a_graph_lives_as_long_as_it_may_be_started(machine: FakeFunctions) -> None:
-    held = {"start": launch_function(pack_of()[0])}
+    held = {"start": launch_of(pack_of()[0])}
     seen: list[list[Any]] = []
 
     def meanwhile() -> None:
@@ -209,10 +209,11 @@ def test_what_repeats_on_a_stream_becomes_a_graph(
     launch(4)
     assert captures == [0, 0] and machine.calls[-1] == ("graph", 0x4002, 4)
     machine.codes["graph"] = 201  # a thread that has no context: the kernel is launched behind one
+    launched = len(driver.launches)
     launch(4)
-    assert driver.launches[-1].stream == 4 and machine.calls[-1][0] == "kernel"
+    assert driver.launches[-1].stream == 4 and len(driver.launches) == launched + 1
     machine.codes["graph"] = 700
-    monkeypatch.setattr(native.cuda, "_describe", str)
+    monkeypatch.setattr(cuda, "_describe", str)
     with pytest.raises(DeviceError, match="touched memory that is not its own"):
         launch(4)
 
@@ -243,10 +244,11 @@ def test_a_handle_that_is_another_stream_in_each_thread_has_no_graph(
 
 
 def test_without_machine_code_launches_go_on(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(pack: object = None) -> Any:
+    def refuse(of: object) -> Any:
         raise LaunchError("no executable memory")
 
-    monkeypatch.setattr(launching, "launch_function", refuse)
+    monkeypatch.setattr(launching, "launch_of", refuse)
+    monkeypatch.setattr(launching, "launch_of_values", refuse)
     kernel = loaded(driver, LaunchRecipe(128))
     launch = kernel.bound((50, 1, 1), (0x1000, 40))
     for number in range(100):
@@ -286,7 +288,7 @@ def test_launches_that_repeat_go_through_machine_code(
     found = [(made.grid[0], int.from_bytes(made.parameters[1], "little"), made.stream) for made in driver.launches]
     assert found == [*((number + 1, number, 0) for number in range(100)), (7, 3, 5)]
     machine.codes["kernel"] = 1
-    monkeypatch.setattr(native.cuda, "_describe", str)
+    monkeypatch.setattr(cuda, "_describe", str)
     with pytest.raises(LaunchError, match="the driver refused the call"):
         direct((1,), 0x1000, 1)
 

@@ -12,6 +12,7 @@ import builtins
 import functools
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ...launch_recipe import PROGRAMS, Guard, LaunchRecipe
 from ..launch.host_code import condition
@@ -30,34 +31,32 @@ _GRID = """\
 """
 #: The number of programs for each SM, rounded up.
 _PROGRAMS = "(x * y * z + sms - 1) // sms"
-_FILL = """\
-    try:
-        pack = packs.pop()
-    except IndexError:
-        pack = new_pack()
-    try:
-        pack_into(pack.buffer, 0, {sizes}, block, stream, attributes, {values})
-    except misfits:
-        refill(pack.buffer, ({sizes}), stream, [{values}])
-"""
 _START = """\
-    code = start(pack)
+    code = start({passed})
     if code:
-        retry(code, (x, y, z), pack)
-    packs.append(pack)
+        again(code, (x, y, z), {passed})
     return kernel
 """
 
 
-def fill_steps(
+@dataclass(frozen=True)
+class Passing:
+    """What the driver is passed of a launch: ``lines`` come before, ``values`` are texts: three grid sizes, the stream,
+    the kernel's parameters."""
+
+    lines: Sequence[str]
+    values: Sequence[str]
+
+
+def passing(
     recipe: LaunchRecipe, needed: Sequence[str], encoded: Mapping[str, str], places: Mapping[str, str]
-) -> list[str]:
-    """Lines that take a pack and fill it. ``places``: the text of each argument of the signature, in order; those in
+) -> Passing:
+    """Of a kernel with this recipe. ``places``: the text of each argument of the signature, in order; those in
     ``encoded`` are floats, and there is the function that gives their bits; descriptors depend on those in
     ``needed``."""
     lines = []
     values = [f"{encoded[name]}(float({text}))" if name in encoded else text for name, text in places.items()]
-    sizes = "x, y, z"
+    sizes = ["x", "y", "z"]
     if recipe.cluster > 1:
         lines.append("    if x % cluster:\n        refuse_grid((x, y, z))\n")
     if recipe.descriptors:
@@ -66,17 +65,18 @@ def fill_steps(
         values += maps
     if recipe.persistent:
         lines.append("    programs = x * y * z\n")
-        sizes, values = "programs if programs < most else most, 1, 1", [*values, "x", "y", "z"]
-    return [*lines, _FILL.format(sizes=sizes, values=", ".join(values))]
+        sizes, values = ["programs if programs < most else most", "1", "1"], [*values, "x", "y", "z"]
+    return Passing(lines, [*sizes, "stream", *values])
 
 
-def fill_function(arguments: Sequence[str], steps: list[str], scope: Mapping[str, object]) -> Direct:
-    """``fill(grid sizes, stream, arguments of the signature)``: a pack that holds this launch."""
-    return _function("fill", (*_CONFIGURATION, *arguments), ["".join(steps), "    return pack\n"], scope)
+def passing_function(arguments: Sequence[str], passed: Passing, scope: Mapping[str, object]) -> Direct:
+    """``passed(grid sizes, stream, arguments of the signature)``: the values, as a tuple."""
+    lines = [*passed.lines, f"    return {', '.join(passed.values)}\n"]
+    return _function("passed", (*_CONFIGURATION, *arguments), lines, scope)
 
 
 def direct_function(
-    count: int, guards: Sequence[Guard], places: Mapping[str, str], steps: list[str], scope: Mapping[str, object]
+    count: int, guards: Sequence[Guard], places: Mapping[str, str], passed: Passing, scope: Mapping[str, object]
 ) -> Direct:
     """``direct(grid as given, v0, v1 ...)``: the whole launch, but for hooks. It checks the grid, asks for the current
     stream, and leaves arguments that break a guard to ``otherwise``, which takes the same."""
@@ -86,7 +86,8 @@ def direct_function(
         given = ", ".join(["grid", *values])
         holds = condition(guards, {**places, PROGRAMS: _PROGRAMS})
         lines.append(f"    if not ({holds}):\n        return otherwise({given})\n")
-    lines += ["    stream = streams.current(index)\n", *steps, _START]
+    start = _START.format(passed=", ".join(passed.values))
+    lines += ["    stream = streams.current(index)\n", *passed.lines, start]
     return _function("direct", ("grid", *values), lines, scope)
 
 

@@ -1,9 +1,9 @@
 """Loading cubins and launching them, with as little Python as a launch can do with.
 
-Launch configuration and arguments are packed by one ``struct`` call into a buffer that the driver reads before the
-launch returns, by functions that :mod:`.direct` writes for each kernel. Buffers are taken from and given back to a
-list, whose ``pop`` and ``append`` are atomic, so threads never share one; one that was taken for a launch that raised
-is dropped.
+Functions that :mod:`.direct` writes for each kernel say what the driver is passed. At first it is packed by one
+``struct`` call into a buffer that the driver reads before the launch returns; buffers are taken from and given back to
+a list, whose ``pop`` and ``append`` are atomic, so threads never share one, and one that was taken for a launch that
+raised is dropped. Once launches repeat, machine code packs it on its stack (:mod:`.native`).
 
 Once a kernel is loaded, a launch asks the driver for nothing but the launch (and, with several GPUs, to make the
 context current; a bound one that repeats, once, for a graph, which disturbs no capture), so a stream may be captured
@@ -13,7 +13,6 @@ are, when the driver reads the launch.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import struct
 import threading
@@ -38,16 +37,17 @@ from ..launch.loaded import Direct, GridShape, Loadable
 from . import driver as cuda
 from .descriptors import EncodedMaps
 from .device import CudaDevice
-from .direct import direct_function, fill_function, fill_steps
+from .direct import Passing, direct_function, passing, passing_function
 from .graph import captured
-from .native import launch_function, may_start_graphs, start_graph
+from .native import MISFIT, launch_of, launch_of_values, may_start_graphs, start_graph
 from .packing import (
     ArgumentPack,
+    PackingPlan,
     address_argument,
     attribute_bytes,
     block_bytes,
     launch_attributes,
-    packing,
+    layout_of,
 )
 
 # Static shared memory that needs no opt-in (CUDA C++ Programming Guide, "Shared Memory").
@@ -112,11 +112,12 @@ class LoadedOnCuda:
         self._types = types
         self._recipe = recipe
         self._shared = kernel.shared
-        self._struct, self._offsets = packing(list(types.values()), len(recipe.descriptors), grid=recipe.persistent)
+        self._layout = layout_of(list(types.values()), len(recipe.descriptors), grid=recipe.persistent)
         scalars = {name: kind.dtype for name, kind in types.items() if not kind.pointer}
         self._encoded = {name: f"{dtype}_bits" for name, dtype in scalars.items() if dtype in ENCODERS}
         self._maps = EncodedMaps(kernel.name, recipe.descriptors, list(types)) if recipe.descriptors else None
         self._attributes = launch_attributes(recipe)
+        self._fixed = block_bytes(recipe.threads, self._shared), attribute_bytes(self._attributes)
         self._packs: list[ArgumentPack] = []
         self._image = kernel.code()
         cuda.make_current(device.index)
@@ -136,25 +137,24 @@ class LoadedOnCuda:
         self._context = int(cuda.primary_context(device.index)) if several_gpus else 0  # type: ignore[call-overload]
         self._directs: weakref.WeakSet[Direct] = weakref.WeakSet()
         self._lock = threading.Lock()  # of those functions, and of what they start with
-        self._start = self._counted_start(lib)
+        self._enter, self._call, self._handle = (
+            lib.cuCtxSetCurrent,
+            lib.cuLaunchKernelEx,
+            address_argument(self.function),
+        )
+        self._current = address_argument(self._context) if self._context else None
+        self._start = self._counted_start()
         self._scope = self._names()
 
     @functools.cached_property
-    def _filled(self) -> Direct:
+    def _passed(self) -> Direct:
         places = {name: f"a{i}" for i, name in enumerate(self._types)}
-        return fill_function(list(places.values()), self._steps(places), self._scope)
+        return passing_function(list(places.values()), self._passing(places), self._scope)
 
     def _names(self) -> dict[str, object]:
         """What the texts of :mod:`.direct` refer to."""
-        size, offsets, recipe = self._struct.size, self._offsets, self._recipe
-        function, context = self.function, self._context
+        recipe = self._recipe
         return {
-            "pack_into": self._struct.pack_into,
-            "misfits": (struct.error, OverflowError),  # the latter for floats
-            "packs": self._packs,
-            "new_pack": lambda: ArgumentPack(size, offsets, function, context),
-            "block": block_bytes(recipe.threads, self._shared),
-            "attributes": attribute_bytes(self._attributes),
             "cluster": recipe.cluster,
             "maps": self._maps,
             "sms": self.device.properties.sm_count or 1,
@@ -164,44 +164,79 @@ class LoadedOnCuda:
             "streams": cuda.streams,
             "index": self.device.index,
             "start": self._start,
-            "refill": self._refill,
+            "again": self._again,
             "refuse_grid": self._refuse_grid,
-            "retry": self._retry,
         }
 
-    def _steps(self, places: Mapping[str, str]) -> list[str]:
-        return fill_steps(self._recipe, self._maps.needed if self._maps is not None else (), self._encoded, places)
+    def _passing(self, places: Mapping[str, str]) -> Passing:
+        return passing(self._recipe, self._maps.needed if self._maps is not None else (), self._encoded, places)
 
     def launch(self, grid: GridShape, values: tuple[Any, ...], stream: int | None) -> None:
         """Launch without waiting, on ``stream`` or, for None, the current one.
 
         Raises LaunchError where a value does not fit its type, and what driver.raise_error makes of the driver's code.
         """
-        pack = self._filled(*grid, self.stream(stream), *values)
-        code = self._start(pack)
+        passed = self._passed(*grid, self.stream(stream), *values)
+        code = self._start(*passed)
         if code:
-            self._retry(code, grid, pack)
-        self._packs.append(pack)
+            self._again(code, grid, *passed)
 
-    def _counted_start(self, lib: ctypes.CDLL) -> Callable[[ArgumentPack], int]:
-        """What has the driver launch a pack and returns its code: through ctypes at first, and as soon as launches
-        repeat in machine code, which takes 40 ms to get ready and half a microsecond less for each."""
-        enter, launch, handle = lib.cuCtxSetCurrent, lib.cuLaunchKernelEx, address_argument(self.function)
-        context = address_argument(self._context) if self._context else None
-        left = _LAUNCHES_BEFORE_MACHINE_CODE
+    def _counted_start(self) -> Callable[..., int]:
+        """What has the driver launch what it is passed and returns its code: Python at first, and as soon as launches
+        repeat machine code, which takes 40 ms to get ready and most of a microsecond less for each."""
+        left = _LAUNCHES_BEFORE_MACHINE_CODE if self._layout.is_plannable else 0
 
-        def start(pack: ArgumentPack) -> int:
+        def start(*passed: Any) -> int:
             nonlocal left
             left = now_left = left - 1  # of several threads one sees 0
             if not now_left:
                 with suppress(DeuteronError, OSError), self._lock:  # without machine code launches go on as before
-                    self._start = self._scope["start"] = launch_function()
+                    plan = PackingPlan(self._layout, self.function, self._context, *self._fixed)
+                    self._start = self._scope["start"] = launch_of_values(plan)
                     for direct in self._directs:
                         direct.__globals__["start"] = self._start
-            code: int = enter(context) if context is not None else 0
-            return code or launch(pack.config, handle, pack.arguments, None)
+            return self._start_packed(*passed)
 
         return start
+
+    def _start_packed(self, *passed: Any) -> int:
+        """Pack in Python, and have the driver launch it."""
+        pack = self._packed(*passed)
+        code = self._launch_pack(pack)
+        self._packs.append(pack)
+        return code
+
+    def _launch_pack(self, pack: ArgumentPack) -> int:
+        """Through ctypes."""
+        code: int = self._enter(self._current) if self._current is not None else 0
+        return code or self._call(pack.config, self._handle, pack.arguments, None)
+
+    def _packed(self, x: int, y: int, z: int, stream: int, *values: Any) -> ArgumentPack:
+        """A pack that holds this launch. Floats beyond their type are infinite. Raises LaunchError for what does not
+        fit."""
+        try:
+            pack = self._packs.pop()
+        except IndexError:
+            pack = ArgumentPack(self._layout.struct.size, self._layout.offsets, self.function, self._context)
+        block, attributes = self._fixed
+        pack_into = self._layout.struct.pack_into
+        try:
+            pack_into(pack.buffer, 0, x, y, z, block, stream, attributes, *values)
+        except (struct.error, OverflowError):  # the latter for floats
+            fitted = self._fitted(values)
+            try:
+                pack_into(pack.buffer, 0, x, y, z, block, stream, attributes, *fitted)
+            except struct.error as problem:  # the stream is what is left
+                raise LaunchError(f"{self._name}: launching on the stream {stream!r}: {problem}") from problem
+        return pack
+
+    def _fitted(self, values: tuple[Any, ...]) -> list[Any]:
+        """Values as their types have them; raises LaunchError for what does not fit."""
+        fitted = list(values)
+        for i, (name, kind) in enumerate(self._types.items()):
+            if name not in self._encoded:
+                fitted[i] = fitting(f"{self._name}: argument {name!r}", values[i], kind.tile)
+        return fitted
 
     def direct(
         self, result: object, count: int, places: Mapping[str, str], guards: Sequence[Guard], otherwise: Direct | None
@@ -209,14 +244,14 @@ class LoadedOnCuda:
         """One function that launches on the current stream and returns ``result``."""
         with self._lock:
             scope = {**self._scope, "kernel": result, "otherwise": otherwise}
-            made = direct_function(count, guards, places, self._steps(places), scope)
+            made = direct_function(count, guards, places, self._passing(places), scope)
             self._directs.add(made)
         return made
 
     def bound(self, grid: GridShape, values: tuple[Any, ...]) -> Callable[[int | None], None]:
         """A function that launches on these values; a stream's launches share memory that is filled once, and once they
         repeat, a graph (:mod:`.native`)."""
-        index, streams, filled = self.device.index, cuda.streams, self._filled
+        index, streams, passed = self.device.index, cuda.streams, self._passed
         starts: dict[int, Callable[[], int]] = {}
 
         def begin(stream: int) -> Callable[[], int]:
@@ -230,7 +265,7 @@ class LoadedOnCuda:
                 stream = streams.current(index)
             code = (starts.get(stream) or begin(stream))()
             if code:
-                self._retry(code, grid, filled(*grid, stream, *values))
+                self._again(code, grid, *passed(*grid, stream, *values))
 
         begin(streams.current(index))  # what does not fit is said now
         return launch
@@ -240,7 +275,7 @@ class LoadedOnCuda:
     ) -> Callable[[], int]:
         """A function that launches on the stream and returns the driver's code; after some launches it puts a faster
         one in its place in ``starts``."""
-        pack: ArgumentPack = self._filled(*grid, stream, *values)
+        pack = self._packed(*self._passed(*grid, stream, *values))
         left = _LAUNCHES_BEFORE_MACHINE_CODE
 
         def start() -> int:
@@ -249,8 +284,9 @@ class LoadedOnCuda:
             if not now_left:
                 with suppress(DeuteronError, OSError):
                     self._settle(pack, grid, values, stream)
-                    starts[stream] = launch_function(pack)
-            return self._start(pack)
+                    starts[stream] = settled = launch_of(pack)
+                    return settled()
+            return self._launch_pack(pack)
 
         return start
 
@@ -264,18 +300,6 @@ class LoadedOnCuda:
             graph = captured(self.device.index, lambda own: self.launch(grid, values, own))
             start_graph(pack, int(graph), stream)  # type: ignore[call-overload]
 
-    def _refill(self, buffer: memoryview, sizes: GridShape, stream: int, values: list[Any]) -> None:
-        """Fill a pack with what could not be packed as it was passed: floats beyond their type are infinite. Raises
-        LaunchError for what does not fit."""
-        for i, (name, kind) in enumerate(self._types.items()):
-            if name not in self._encoded:
-                values[i] = fitting(f"{self._name}: argument {name!r}", values[i], kind.tile)
-        block = block_bytes(self._recipe.threads, self._shared)
-        try:
-            self._struct.pack_into(buffer, 0, *sizes, block, stream, attribute_bytes(self._attributes), *values)
-        except struct.error as problem:  # the stream is what is left
-            raise LaunchError(f"{self._name}: launching on the stream {stream!r}: {problem}") from problem
-
     def _refuse_grid(self, grid: GridShape) -> None:
         raise LaunchError(
             f"{self._name}: the grid {grid} has size {grid[0]} along axis 0, and the kernel runs in clusters of "
@@ -283,11 +307,14 @@ class LoadedOnCuda:
             hint=f"make it a multiple of {self._recipe.cluster}",
         )
 
-    def _retry(self, code: int, grid: GridShape, pack: ArgumentPack) -> None:
-        """A thread that never used the GPU has no current context: give it one and launch again."""
+    def _again(self, code: int, grid: GridShape, *passed: Any) -> None:
+        """What to do about a launch that was none: pack what machine code could not; give a thread that never used the
+        GPU its context."""
+        if code == MISFIT:
+            code = self._start_packed(*passed)
         if code in (cuda.INVALID_CONTEXT, cuda.INVALID_HANDLE):
             cuda.make_current(self.device.index)
-            code = self._start(pack)
+            code = self._start_packed(*passed)
         if code == cuda.COOPERATIVE_LAUNCH_TOO_LARGE:
             raise self._too_large(grid)
         if code:

@@ -10,38 +10,30 @@ the same time. There the kernel is launched.
 
 from __future__ import annotations
 
-import ctypes
-import threading
 import weakref
-from collections.abc import Callable
-from functools import cache
-from typing import overload
+from collections.abc import Callable, Sequence
 
-from ...llvm import driver as llvm
-from . import driver as cuda
+from .builtin import NOTHING, VALUES, builtin_function
 from .graph import destroy
-from .packing import RECORD, ArgumentPack
+from .packing import PASSED, PLAN, PLANNED, RECORD, SIZES, ArgumentPack, PackingPlan
 
+#: What a launch of values returns instead of the driver's code where one of them does not fit as it is.
+MISFIT = -1
 #: Graphs that may be alive in a process, each of which takes 115 KB of a GPU's memory.
 MOST_GRAPHS = 256
 _alive: set[int] = set()
-#: Threads that compiled at the same time would each have functions, of which one's definitions would be gone.
-_lock = threading.Lock()
 
 
-@overload
-def launch_function() -> Callable[[ArgumentPack], int]: ...
-@overload
-def launch_function(pack: ArgumentPack) -> Callable[[], int]: ...
-def launch_function(pack: ArgumentPack | None = None) -> Callable[..., int]:
-    """A function that launches a pack, or starts its graph if it has one, and returns the driver's code: the pack that
-    it is called with or, called with nothing, this one."""
-    called = ("cuGraphLaunch", "cuLaunchKernelEx", "cuStreamIsCapturing", "cuCtxSetCurrent")
-    with _lock:
-        of_argument, of_itself = _compiled(*map(driver_function, called))
-    if pack is None:
-        return _python_function(of_argument, None)
-    return _python_function(of_itself, pack)
+def launch_of(pack: ArgumentPack) -> Callable[[], int]:
+    """A function that launches a pack, or starts its graph if it has one, and returns the driver's code."""
+    called = {"START": "cuGraphLaunch", "CAPTURES": "cuStreamIsCapturing"} | _LAUNCH
+    return builtin_function(_OF_PACK, NOTHING, pack, called, _at(RECORD))
+
+
+def launch_of_values(plan: PackingPlan) -> Callable[..., int]:
+    """A function of three grid sizes, the stream and the kernel's parameters that launches them and returns the
+    driver's code, or :data:`MISFIT` where one of them cannot be passed as it is; then nothing is launched."""
+    return builtin_function(_OF_VALUES, VALUES, plan, _LAUNCH, _at(PLAN) | _at(PLANNED) | SIZES | PASSED)
 
 
 def may_start_graphs() -> bool:
@@ -62,70 +54,20 @@ def _destroy(graph: int) -> None:
     destroy(graph)
 
 
-class _MethodDefinition(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
+_LAUNCH = {"LAUNCH": "cuLaunchKernelEx", "ENTER": "cuCtxSetCurrent"}
 
 
-_NO_ARGUMENTS, _ONE_ARGUMENT = 4, 8  # METH_NOARGS, METH_O
-
-
-def _python_function(definition: _MethodDefinition, own: object) -> Callable[..., int]:
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    made: Callable[..., int] = make(ctypes.byref(definition), own, None)
-    return made
-
-
-def driver_function(name: str) -> int:
-    """Where a function of the driver is."""
-    return ctypes.cast(getattr(cuda.library(), name), ctypes.c_void_p).value or 0
-
-
-@cache
-def _compiled(start: int, launch: int, captures: int, enter: int) -> tuple[_MethodDefinition, _MethodDefinition]:
-    """The functions of an argument and of what they are bound to, for these of the driver; kept to the end of the
-    process."""
-    python = {
-        name: ctypes.cast(getattr(ctypes.pythonapi, called), ctypes.c_void_p).value
-        for name, called in (
-            ("BYTES", "PyByteArray_AsString"),
-            ("LET_GO", "PyEval_SaveThread"),
-            ("TAKE", "PyEval_RestoreThread"),
-            ("NUMBER", "PyLong_FromLongLong"),
-        )
-    }
-    called = {**python, "START": start, "LAUNCH": launch, "CAPTURES": captures, "ENTER": enter}
-    text = _MODULE.format(
-        **{name: f"inttoptr (i64 {address} to ptr)" for name, address in called.items()},
-        **{f"{name}_AT": 8 * place for place, name in enumerate(RECORD)},
-    )
-    loaded = llvm.LoadedObject(llvm.compile_text(text, llvm.host_machine(), "object"))
-    loaded.keep()
-    of_argument = _MethodDefinition(b"launch", loaded.address("launch_argument"), _ONE_ARGUMENT, None)
-    of_itself = _MethodDefinition(b"launch", loaded.address("launch"), _NO_ARGUMENTS, None)
-    for definition in (of_argument, of_itself):  # functions made of them know where they are, and hold nothing
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(definition))
-    return of_argument, of_itself
+def _at(fields: Sequence[str]) -> dict[str, int]:
+    """Where each of the fields of eight bytes is."""
+    return {f"{name}_AT": 8 * place for place, name in enumerate(fields)}
 
 
 #: Python's other threads go on while the driver is at work, which may wait for room in the device's queue.
-_MODULE = """
-define ptr @launch_argument(ptr %none, ptr %record) {{
-  %code = tail call ptr @launch(ptr %record, ptr null)
-  ret ptr %code
-}}
-
+_OF_PACK = """
 define ptr @launch(ptr %record, ptr %none) {{
 start:
   %status = alloca i32
-  %at = call ptr {BYTES}(ptr %record)
+  %at = call ptr {BYTEARRAY}(ptr %record)
   %graph.at = getelementptr i8, ptr %at, i64 {GRAPH_AT}
   %graph = load ptr, ptr %graph.at
   %stream.at = getelementptr i8, ptr %at, i64 {STREAM_AT}
@@ -174,6 +116,151 @@ done:
   %code = phi i32 [%entered, %enter], [%started, %begin], [%launched, %plain]
   call void {TAKE}(ptr %thread)
   %wide = sext i32 %code to i64
+  %number = call ptr {NUMBER}(i64 %wide)
+  ret ptr %number
+}}
+"""
+
+#: Each value is written where the plan says, as it says. What Python raises of one is dropped: who hears of the misfit
+#: passes it again in Python, which says what is wrong with it.
+_OF_VALUES = """
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define ptr @launch(ptr %plan, ptr %values, i64 %given) {{
+start:
+  %at = call ptr {BYTEARRAY}(ptr %plan)
+  %context.at = getelementptr i8, ptr %at, i64 {CONTEXT_AT}
+  %context = load ptr, ptr %context.at
+  %function.at = getelementptr i8, ptr %at, i64 {FUNCTION_AT}
+  %function = load ptr, ptr %function.at
+  %config.at = getelementptr i8, ptr %at, i64 {CONFIG_AT}
+  %config = load ptr, ptr %config.at
+  %size.at = getelementptr i8, ptr %at, i64 {SIZE_AT}
+  %size = load i64, ptr %size.at
+  %count.at = getelementptr i8, ptr %at, i64 {COUNT_AT}
+  %count = load i64, ptr %count.at
+  %entries = getelementptr i8, ptr %at, i64 {VALUES_AT}
+  %memory = alloca i8, i64 %size, align 64
+  %pointers = alloca ptr, i64 %count
+  call void @llvm.memcpy.p0.p0.i64(ptr %memory, ptr %config, i64 {CONFIG_BYTES}, i1 false)
+  %all.given = icmp eq i64 %given, %count
+  br i1 %all.given, label %each, label %misfit
+each:
+  %i = phi i64 [0, %start], [%next, %written]
+  %before = mul i64 %i, {VALUE_BYTES}
+  %entry = getelementptr i8, ptr %entries, i64 %before
+  %offset.at = getelementptr i8, ptr %entry, i64 {OFFSET_AT}
+  %offset = load i64, ptr %offset.at
+  %how.at = getelementptr i8, ptr %entry, i64 {HOW_AT}
+  %how = load i64, ptr %how.at
+  %width.at = getelementptr i8, ptr %entry, i64 {WIDTH_AT}
+  %width = load i64, ptr %width.at
+  %low.at = getelementptr i8, ptr %entry, i64 {LOW_AT}
+  %low = load i64, ptr %low.at
+  %high.at = getelementptr i8, ptr %entry, i64 {HIGH_AT}
+  %high = load i64, ptr %high.at
+  %to = getelementptr i8, ptr %memory, i64 %offset
+  %pointer = getelementptr ptr, ptr %pointers, i64 %i
+  store ptr %to, ptr %pointer
+  %value.at = getelementptr ptr, ptr %values, i64 %i
+  %value = load ptr, ptr %value.at
+  switch i64 %how, label %misfit [
+    i64 {AS_ADDRESS}, label %as.address
+    i64 {AS_INTEGER}, label %as.integer
+    i64 {AS_FLOAT}, label %as.float
+    i64 {AS_TRUTH}, label %as.truth
+    i64 {AS_BYTES}, label %as.bytes
+  ]
+as.address:
+  %natural = call i64 {UNSIGNED}(ptr %value)
+  store i64 %natural, ptr %to
+  %natural.odd = icmp eq i64 %natural, -1
+  br i1 %natural.odd, label %suspect, label %written
+as.integer:
+  %whole = call i64 {SIGNED}(ptr %value)
+  %too.low = icmp slt i64 %whole, %low
+  %too.high = icmp sgt i64 %whole, %high
+  %outside = or i1 %too.low, %too.high
+  br i1 %outside, label %clear, label %fit
+fit:
+  switch i64 %width, label %misfit [i64 1, label %one i64 2, label %two i64 4, label %four i64 8, label %eight]
+one:
+  %byte = trunc i64 %whole to i8
+  store i8 %byte, ptr %to
+  br label %looked
+two:
+  %short = trunc i64 %whole to i16
+  store i16 %short, ptr %to
+  br label %looked
+four:
+  %word = trunc i64 %whole to i32
+  store i32 %word, ptr %to
+  br label %looked
+eight:
+  store i64 %whole, ptr %to
+  br label %looked
+looked:
+  %whole.odd = icmp eq i64 %whole, -1
+  br i1 %whole.odd, label %suspect, label %written
+as.float:
+  %double = call double {FLOAT}(ptr %value)
+  %is.wide = icmp eq i64 %width, 8
+  br i1 %is.wide, label %wide.float, label %narrow.float
+wide.float:
+  store double %double, ptr %to
+  br label %measured
+narrow.float:
+  %single = fptrunc double %double to float
+  store float %single, ptr %to
+  br label %measured
+measured:
+  %double.odd = fcmp oeq double %double, -1.0
+  br i1 %double.odd, label %suspect, label %written
+as.truth:
+  %answer = call i32 {TRUTH}(ptr %value)
+  %is.answer = icmp sge i32 %answer, 0
+  %bit = trunc i32 %answer to i8
+  store i8 %bit, ptr %to
+  br i1 %is.answer, label %written, label %clear
+as.bytes:
+  %held = call ptr {HELD}(ptr %value)
+  %is.held = icmp ne ptr %held, null
+  br i1 %is.held, label %copy, label %clear
+copy:
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %held, i64 %width, i1 false)
+  br label %written
+suspect:
+  %raised = call ptr {RAISED}()
+  %is.raised = icmp ne ptr %raised, null
+  br i1 %is.raised, label %clear, label %written
+clear:
+  call void {CLEAR}()
+  br label %misfit
+written:
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %count
+  br i1 %more, label %each, label %enough
+enough:
+  %parameters = getelementptr ptr, ptr %pointers, i64 4
+  %thread = call ptr {LET_GO}()
+  %is.alone = icmp eq ptr %context, null
+  br i1 %is.alone, label %begin, label %enter
+enter:
+  %entered = call i32 {ENTER}(ptr %context)
+  %is.in = icmp eq i32 %entered, 0
+  br i1 %is.in, label %begin, label %done
+begin:
+  %launched = call i32 {LAUNCH}(ptr %memory, ptr %function, ptr %parameters, ptr null)
+  br label %done
+done:
+  %code = phi i32 [%entered, %enter], [%launched, %begin]
+  call void {TAKE}(ptr %thread)
+  br label %said
+misfit:
+  br label %said
+said:
+  %what = phi i32 [%code, %done], [-1, %misfit]
+  %wide = sext i32 %what to i64
   %number = call ptr {NUMBER}(i64 %wide)
   ret ptr %number
 }}
