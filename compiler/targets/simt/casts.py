@@ -98,6 +98,10 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
         return convert(state, convert(state, x, source, F32), F32, to, rounding)
     if source == F64 and to == BF16 and rounding == "rtne":
         return convert(state, _double_to_odd(state, x), F32, to)
+    if source == BF16 and to == F32:
+        return _widen_bfloat(state, x)
+    if source == F32 and to == BF16 and x in state.widened:
+        return state.widened[x]
     if to.bits > source.bits:
         return state.text.op(f"fpext {register_type(source)} {x} to {register_type(to)}")
     if rounding == "rtz":
@@ -105,6 +109,18 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
     made = state.text.op(f"fptrunc {register_type(source)} {x} to {register_type(to)}")
     if source == F32:
         state.narrowed[made, to] = x
+    return made
+
+
+def _widen_bfloat(state: Lowering, x: str) -> str:
+    """A bf16 is the upper half of the f32 of the same value: of a word of two each is one instruction away. Taken out
+    of the word first, the upper one is two."""
+    if x not in state.halves:
+        return state.text.op(f"fpext bfloat {x} to float")
+    word, place = state.halves[x]
+    bits = state.text.op(f"and i32 {word}, {-1 << 16}" if place else f"shl i32 {word}, 16")
+    made = state.text.op(f"bitcast i32 {bits} to float")
+    state.widened[made] = x
     return made
 
 

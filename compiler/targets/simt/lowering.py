@@ -127,6 +127,9 @@ class Lowering:
         self.words: dict[Value, dict[int, str]] = {}
         #: Which f32 was rounded to each f16, bf16 or 8-bit float: pairs are rounded by one instruction.
         self.narrowed: dict[tuple[str, Element], str] = {}
+        #: The 32-bit word and the place in it from which each bf16 was taken, and the bf16 that each f32 was.
+        self.halves: dict[str, tuple[str, int]] = {}
+        self.widened: dict[str, str] = {}
         #: Where the warp records, in a kernel that does.
         self.track: WarpTrack | None = None
         self.contract = "contract " if schedule.enable_fp_fusion else ""

@@ -112,6 +112,8 @@ def unpack(state: Lowering, words: Words, packed: Sequence[str]) -> list[str]:
             whole = text.op(f"bitcast {words.type} {word} to <{words.per_word} x {kept}>")
             for i in range(words.per_word):
                 values.append(text.op(f"extractelement <{words.per_word} x {kept}> {whole}, i32 {i}"))
+                if kept == "bfloat":
+                    state.halves[values[-1]] = word, i
     elif isinstance(words.element, Pointer):
         return [text.op(f"inttoptr i64 {v} to {name}") for v in packed]
     elif kept == words.type:

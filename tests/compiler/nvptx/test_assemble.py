@@ -182,6 +182,32 @@ def k(x_ptr, y_ptr, n, N: tl.constexpr):
     assert "cvt.rn.bf16.f32" not in ptx
 
 
+HALVES = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x = tl.load(x_ptr + offs).to(tl.float32)
+    tl.store(y_ptr + offs, {value})
+"""
+
+
+def test_each_bf16_of_a_word_is_widened_by_one_instruction(from_text) -> None:
+    sample = from_text(HALVES.format(value="tl.abs(x) * x"), {"x_ptr": "*bf16:16", "y_ptr": "*fp32:16"}, {"N": 1024})
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
+    words = [word for loaded in re.findall(r"ld\.global\S*\s+\{(.*?)\}", ptx) for word in loaded.split(", ")]
+    assert len(words) == 4
+    for word in words:
+        assert len(re.findall(rf"shl\.b32 \t%r\d+, {word}, 16;", ptx)) == 1
+        assert len(re.findall(rf"and\.b32 \t%r\d+, {word}, -65536;", ptx)) == 1
+    assert "cvt." not in ptx and "mov.b32 \t{" not in ptx
+
+
+def test_what_was_widened_and_is_narrowed_again_is_what_it_was(from_text) -> None:
+    value = "tl.reshape(tl.reshape(x, (N // 2, 2)).to(tl.bfloat16), (N,))"
+    sample = from_text(HALVES.format(value=value), {"x_ptr": "*bf16:16", "y_ptr": "*bf16:16"}, {"N": 1024})
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
+    assert not re.search(r"cvt\.|shl\.b32 \t%r\d+, %r\d+, 16|and\.b32", ptx)
+
+
 EIGHT_BITS = """
 def k(x_ptr, y_ptr, N: tl.constexpr):
     offs = tl.arange(0, N)

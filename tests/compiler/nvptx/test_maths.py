@@ -53,3 +53,36 @@ def test_casts(from_text, simulated, check_ptx, rng, source, to) -> None:
     wanted = x.astype(np.float64).astype(DTYPES[to])  # ml_dtypes and NumPy round to nearest even
     np.testing.assert_array_equal(y.astype(np.float64), wanted.astype(np.float64))
     check_ptx(sample)
+
+
+HALVES = """
+def k(x_ptr, wide_ptr, same_ptr, swapped_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    offs = tl.program_id(0) * N + i
+    x = tl.load(x_ptr + offs)
+    wide = x.to(tl.float32)
+    tl.store(wide_ptr + offs, wide)
+    tl.store(same_ptr + tl.reshape(offs, (N // 2, 2)), tl.reshape(wide, (N // 2, 2)).to(tl.bfloat16))
+    tl.store(swapped_ptr + offs, tl.gather(wide, i ^ 1, 0).to(tl.bfloat16))
+"""
+
+
+def test_every_bf16_is_widened_and_narrowed_again(from_text, simulated) -> None:
+    """They arrive two in a word: neither is the other."""
+    pointers = {"x_ptr": "*bf16:16", "wide_ptr": "*fp32:16", "same_ptr": "*bf16:16", "swapped_ptr": "*bf16:16"}
+    sample = from_text(HALVES, pointers, {"N": 1024})
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    wide, same, swapped = np.zeros(bits.size, np.float32), np.zeros_like(bits), np.zeros_like(bits)
+    simulated(
+        sample,
+        (64,),
+        [array.view(DTYPES["bf16"]) if array.itemsize == 2 else array for array in (bits, wide, same, swapped)],
+    )
+    is_nan = (bits & 0x7FFF) > 0x7F80
+    wanted = bits.astype(np.uint32) << 16
+    np.testing.assert_array_equal(wide.view(np.uint32)[~is_nan], wanted[~is_nan])
+    assert np.isnan(wide[is_nan]).all()
+    for found, of in ((same, bits), (swapped, bits.reshape(-1, 2)[:, ::-1].ravel())):
+        other_nan = (of & 0x7FFF) > 0x7F80
+        np.testing.assert_array_equal(found[~other_nan], of[~other_nan])
+        assert ((found[other_nan] & 0x7FFF) > 0x7F80).all()
