@@ -19,6 +19,8 @@ from .coefficients import ASIN_TAIL, ASIN_TAIL_F32
 from .joined import fma
 
 _PI, _PI_REST = 3.141592653589793, 1.2246467991473532e-16
+#: From here on every f64 is an even integer.
+_EVEN = 2.0**53
 
 
 def _wide(x: Operand, function: str, compute: Callable[[tensor], tensor]) -> tensor:
@@ -33,6 +35,7 @@ def _one(x: tensor) -> tensor:
 
 def _turns(x: tensor) -> tuple[tensor, tensor, tensor, tensor]:
     """(r, q, s, c): x is r + q / 2 modulo 2, exactly, |r| <= 1/4; s and c are sine and cosine of pi r."""
+    x = where((abs(x) >= _EVEN) & ~isinf(x), 0.0, x)  # twice the largest numbers would be infinite
     n = rint(2.0 * where(isinf(x), 0.0, x))
     r = fma(n, -0.5, x)
     q = n - 4.0 * floor(0.25 * n)

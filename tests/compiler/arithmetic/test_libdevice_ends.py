@@ -1,0 +1,32 @@
+"""Functions of libdevice where their numbers end: arguments beyond every fraction, results below every number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+SIZE = 64
+
+
+@pytest.fixture
+def evaluate(reference, run_on_target):
+    """``evaluate(expression, result, x=(type, values), ...)``: its values in the type ``result``."""
+
+    def call(expression, result, **arguments):
+        types = {name: type for name, (type, _) in arguments.items()}
+        function = reference.kernel([f"r0 = {expression}"], types, [result], SIZE)
+        made = np.ones(SIZE, reference.NUMPY[result])
+        run_on_target(function, (1,), [*(values.copy() for _, values in arguments.values()), made])
+        return made
+
+    return call
+
+
+def test_the_largest_numbers_are_even(evaluate):
+    """Twice the largest number is none."""
+    largest = np.finfo(np.float64).max
+    x = np.resize([largest, -largest, 2.0**53 + 2, -(2.0**1023)], SIZE)
+    sine = evaluate("libdevice.sinpi(x)", "f64", x=("f64", x))
+    np.testing.assert_array_equal(sine, 0)
+    np.testing.assert_array_equal(np.signbit(sine), np.signbit(x))
+    np.testing.assert_array_equal(evaluate("libdevice.cospi(x)", "f64", x=("f64", x)), 1)
