@@ -14,7 +14,7 @@ from ...ir.types import F64, I64
 from ..arithmetic import cast_to
 from ..builtin import builtin
 from ..conditions import where
-from ..maths import abs, div_rn, floor, log, rint
+from ..maths import abs, copysign, div_rn, floor, log, rint
 from ..tensor import Operand, tensor
 from .bits import by_type, polynomial, power_of_two, real, split, sum_rn, two_sum
 from .gamma_coefficients import (
@@ -141,7 +141,8 @@ def _gamma(x: tensor) -> tensor:
     divisor = where(is_near, whole, product), where(is_near, whole_rest, error)
     value, value_rest = _quotient((divisor[0] * 0.0 - _PI, divisor[0] * 0.0 - _PI_REST), divisor)
     small = _exponential((-far, -rest), 128)  # 1 / gamma may be beyond f64 where the quotient makes up for it
-    reflected = where(is_near, value + value_rest, fma(value, small, value_rest * small) * 2.0**-128)
+    tiny = copysign(fma(value, small, value_rest * small) * 2.0**-128, value)  # 0 is the sum of two of any signs
+    reflected = where(is_near, value + value_rest, tiny)
     made = where(reflects, where(x == floor(x), float("nan"), reflected), above)
     return where(x == float("inf"), x, where(x == x, made, x))
 

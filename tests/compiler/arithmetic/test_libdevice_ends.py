@@ -30,3 +30,11 @@ def test_the_largest_numbers_are_even(evaluate):
     np.testing.assert_array_equal(sine, 0)
     np.testing.assert_array_equal(np.signbit(sine), np.signbit(x))
     np.testing.assert_array_equal(evaluate("libdevice.cospi(x)", "f64", x=("f64", x)), 1)
+
+
+def test_a_gamma_function_below_every_number_keeps_its_sign(evaluate):
+    """From one integer to the next the gamma function of negative numbers changes its sign."""
+    x = -np.linspace(184.3, 1200.7, SIZE)
+    made = evaluate("libdevice.tgamma(x)", "f64", x=("f64", x))
+    assert not made.any()
+    np.testing.assert_array_equal(np.signbit(made), np.floor(x) % 2 == 1)
