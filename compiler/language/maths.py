@@ -5,12 +5,15 @@ from __future__ import annotations
 from ..errors import TypeMismatch
 from ..ir.types import F16, F32, I32, I64, U8, U32, U64, Scalar
 from ..tile import elementwise as ew
-from .arithmetic import as_tensor, broadcast_all, cast_to, constant, meet, promote_bf16
+from .arithmetic import as_tensor, bit_and, broadcast_all, cast_to, constant, meet, promote_bf16
 from .builtin import builtin
-from .conditions import where
+from .conditions import compare, where
 from .promotion import scalar_of, scalar_type
 from .storage import FNUZ, NAN
 from .tensor import Operand, emit, tensor
+
+#: Bits of the largest odd integer of a float type, by the bits of that. (bf16 and an integer meet in f32.)
+_DIGITS = {16: 11, 32: 24, 64: 53}
 
 
 class PropagateNan:
@@ -118,11 +121,17 @@ def atan2(y: Operand, x: Operand) -> tensor:
 
 @builtin
 def pow(x: Operand, y: Operand) -> tensor:  # noqa: A001 -- the language's own name
-    """x**y in the common float type and shape; negative x needs a whole y, else NaN. Two integers meet in f32."""
+    """x**y in the common float type and shape; negative x needs a whole y, else NaN. Two integers meet in f32.
+
+    Where ``y`` is a tensor of integers the sign is that of the integer, also if the float type has not all its digits.
+    """
     a, b = meet(x, y)
     if not a.value.type.is_float:
         a, b = cast_to(a, F32), cast_to(b, F32)
-    return emit(ew.Pow(a.value, b.value))
+    power = emit(ew.Pow(a.value, b.value))
+    if isinstance(y, tensor) and scalar_of(y).is_integer and scalar_of(y).bits > _DIGITS[scalar_of(a).bits]:
+        return where(compare(bit_and(y, 1), 1, "eq"), copysign(power, a), power)
+    return power
 
 
 @builtin

@@ -38,3 +38,18 @@ def test_a_gamma_function_below_every_number_keeps_its_sign(evaluate):
     made = evaluate("libdevice.tgamma(x)", "f64", x=("f64", x))
     assert not made.any()
     np.testing.assert_array_equal(np.signbit(made), np.floor(x) % 2 == 1)
+
+
+@pytest.mark.parametrize(("type", "integer"), [("f32", "i32"), ("f32", "i64"), ("f64", "i64"), ("f32", "i16")])
+def test_powers_by_integers_have_the_sign_of_the_integers(reference, evaluate, type, integer):
+    """Odd integers beyond the digits of the float type are odd still."""
+    x = np.array([-2.0, -0.5, -0.0, -1.0, -np.inf, 1.0, -3.0, 0.0], reference.NUMPY[type])
+    ends = np.iinfo(reference.NUMPY[integer])
+    n = np.array([ends.max, ends.min, ends.max - 1, ends.min + 1, 3, -2, 0, 1], reference.NUMPY[integer])
+    x, n = (v.ravel() for v in np.meshgrid(x, n))
+    made = evaluate("libdevice.pow(x, n)", type, x=(type, x), n=(integer, n))
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        # The last digit of the large exponents changes the sign of these powers alone.
+        size = np.float_power(np.abs(x), n.astype(np.float64)).astype(x.dtype)
+    np.testing.assert_array_equal(made, np.where(n % 2 != 0, np.copysign(size, x), size))
+    np.testing.assert_array_equal(np.signbit(made), np.signbit(x) & (n % 2 != 0))
