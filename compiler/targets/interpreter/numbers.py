@@ -143,6 +143,8 @@ def _halves(x: Array) -> tuple[Array, Array]:
 
 
 def _fma_of_fractions(x: float, y: float, z: float) -> float:
+    if math.isfinite(x) and math.isfinite(y) and math.isinf(z):
+        return z  # the product is finite, though it may be beyond f64
     plain = x * y + z
     if not (math.isfinite(x) and math.isfinite(y) and math.isfinite(z)):
         return plain

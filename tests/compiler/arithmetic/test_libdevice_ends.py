@@ -40,6 +40,13 @@ def test_a_gamma_function_below_every_number_keeps_its_sign(evaluate):
     np.testing.assert_array_equal(np.signbit(made), np.floor(x) % 2 == 1)
 
 
+def test_a_product_beyond_every_number_is_finite_before_it_is_rounded(evaluate):
+    """So a sum of it and an infinity is that infinity, and no difference of two."""
+    x, y, z = np.resize([(1e200, 1e200, -np.inf), (-1e200, 1e300, np.inf), (np.inf, 2.0, -np.inf)], (SIZE, 3)).T
+    made = evaluate("tl.fma(x, y, z)", "f64", x=("f64", x), y=("f64", y), z=("f64", z))
+    np.testing.assert_array_equal(made, np.where(np.isinf(x), np.nan, z))
+
+
 @pytest.mark.parametrize(("type", "integer"), [("f32", "i32"), ("f32", "i64"), ("f64", "i64"), ("f32", "i16")])
 def test_powers_by_integers_have_the_sign_of_the_integers(reference, evaluate, type, integer):
     """Odd integers beyond the digits of the float type are odd still."""
