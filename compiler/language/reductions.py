@@ -13,6 +13,7 @@ from . import combine, shapes
 from .arithmetic import broadcast_to_shape, cast_to, promote_bf16
 from .builtin import builtin
 from .context import current
+from .promotion import scalar_type
 from .shapes import arange, expand_dims
 from .tensor import emit, emit_all, tensor
 
@@ -28,6 +29,8 @@ def _combine(inputs: tuple[tensor, ...], function: object) -> Block:
 
 def _inputs(x: Inputs) -> tuple[tensor, ...]:
     parts = tuple(x) if isinstance(x, tuple | list) else (x,)
+    if not parts:
+        raise TypeMismatch("a reduction needs tiles, got none")
     for part in parts:
         if not isinstance(part, tensor) or not part.shape:
             shown = part.value.type if isinstance(part, tensor) else repr(part)
@@ -126,7 +129,7 @@ def sum(  # noqa: A001 -- the language's own name
     Integers below 32 bits are summed in 32 bits of the same sign (int1 in uint32), anything else in its own type;
     ``dtype`` converts the elements first. Raises TypeMismatch for scalar tensors, and for an axis outside the rank.
     """
-    x = cast_to(input, dtype) if dtype is not None else widen_integers(input)
+    x = cast_to(input, scalar_type(dtype)) if dtype is not None else widen_integers(input)
     return reduce(x, axis, combine.add, keep_dims)
 
 
@@ -294,7 +297,8 @@ def cumsum(input: tensor, axis: int = 0, reverse: bool = False, dtype: Scalar | 
 
     bf16 is summed in f32, integers below 32 bits in 32 bits of the same sign; ``dtype`` converts the elements first.
     """
-    x = cast_to(promote_bf16(input), dtype) if dtype is not None else widen_integers(promote_bf16(input))
+    x = promote_bf16(input)
+    x = cast_to(x, scalar_type(dtype)) if dtype is not None else widen_integers(x)
     return associative_scan(x, axis, combine.add, reverse)
 
 
