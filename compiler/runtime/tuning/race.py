@@ -98,7 +98,7 @@ def race(
         rounds.run(running, count)
         done += count
         if done == look:
-            look += look // 2
+            look = min(look + look // 2, _MOST)
             # Noise comes in bursts, so the evidence of a moment is not enough, however many launches fit in it.
             long_enough = rounds.wall_ns >= (warmup_ms + rep_ms) * 1e6
             running = _still_in_it(running) if long_enough else _not_hopeless(running, _HOPELESS)
