@@ -55,7 +55,7 @@ def row(**config: int) -> Levels:
 
 
 def learnt(bound: Bound | None, count: int = 20) -> Remedies:
-    remedies = Remedies(GRID)
+    remedies = Remedies(FactModel(GRID))
     configs = random.Random(1).sample(list(SPACE.configurations()), count - 1)
     for config in [*configs, {"BM": 64, "BN": 64, "warps": 4}]:
         found = GRID.levels(config)
@@ -112,21 +112,17 @@ def test_every_bound_has_remedies_and_no_bound_has_none() -> None:
     assert learnt(None).of(row(BM=64, BN=64, warps=4), row(BM=32, BN=64, warps=4)) is None
 
 
-def search(facts: bool) -> tuple[list[Configuration], list[str | None]]:
-    strategy, asked, reasons = SurrogateStrategy(SPACE, 3), [], []
+def reasons_of_search(facts: bool) -> list[str | None]:
+    strategy, reasons = SurrogateStrategy(SPACE, 3), []
     for _ in range(30):
         config = strategy.ask()
         assert config is not None
         time = 1000.0 + 50 * abs(math.log2(int(config["BM"])) - 5) + 30 * int(config["warps"])
         strategy.tell(config, Outcome(time, "ok", measured(config, "registers", time) if facts else None))
-        asked.append(config)
         reasons.append(strategy.reason(config))
-    return asked, reasons
+    return reasons
 
 
-def test_reasons_say_it_and_proposals_stay_the_same() -> None:
-    with_facts, said = search(facts=True)
-    without, unsaid = search(facts=False)
-    assert with_facts == without
-    assert any("fewer registers against few warps" in (reason or "") for reason in said)
-    assert not any("against" in (reason or "") for reason in unsaid)
+def test_reasons_say_it_where_facts_are_told() -> None:
+    assert any("fewer registers against few warps" in (reason or "") for reason in reasons_of_search(facts=True))
+    assert not any("against" in (reason or "") for reason in reasons_of_search(facts=False))

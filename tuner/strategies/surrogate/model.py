@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from .candidates import KEPT, candidates
 from .domain import Domain
 from .encoding import Levels, Matrix, Vector, keys, stacked
+from .facts import FactModel
 from .gaussian_process import MaternPrior
 from .history import Evaluation, History, logs
 from .outlook import Observed, outlook
 from .prior import Predictions, scale
 from .process import Process
 from .targets import standardised
+from .trend import Trend, trend
 from .validity import Validity
 
 #: Evaluations in the model; beyond it, the fastest half and the latest others. A proposal takes some 30 ms then.
@@ -44,7 +46,7 @@ class Prospect:
 @dataclass(frozen=True)
 class _Pool:
     """Candidates, where each of them is, and the state of the search in which they were drawn: its fastest evaluation,
-    whether there were failures. ``predicted``: the prior's logarithms of their times."""
+    whether there were failures. ``predicted``: logarithms of their times, by the prior or the trend."""
 
     rows: Levels
     index: dict[bytes, int]
@@ -54,15 +56,19 @@ class _Pool:
 
 
 class Model:
-    """Processes for times and for failures, and a pool of candidates.
+    """Processes for times and for failures, and a pool of candidates. Given ``facts`` of the code, these explain times
+    first where the fastest variant is known to fill the device (:mod:`.trend`), and the process what they do not.
 
     Kernels are fitted anew when the evaluations have grown by a tenth; the pool is renewed then, when there is a new
     best, and at the first failure. Between, a proposal costs a row of the Cholesky factors.
     """
 
-    def __init__(self, domain: Domain, predictions: Predictions | None, rng: np.random.Generator) -> None:
+    def __init__(
+        self, domain: Domain, predictions: Predictions | None, facts: FactModel | None, rng: np.random.Generator
+    ) -> None:
         self._domain, self._grid, self._rng = domain, domain.grid, rng
-        self._predictions = predictions
+        self._predictions, self._facts = predictions, facts
+        self._trend: Trend | None = None
         self._times = Process(MaternPrior())
         self._validity = Validity(domain.grid)
         self._pool: _Pool | None = None
@@ -99,16 +105,19 @@ class Model:
         return self._seen[1]
 
     def _made(self, history: History) -> Observed:
-        evaluations = [e for e in history.worked if e.key not in self._slow]
+        evaluations = self._timed(history)
         rows = self._rows(evaluations)
         times = logs(evaluations)
-        if self._predictions is None:
-            targets, shift, factor = standardised(times), np.zeros(len(rows)), 0.0
-        else:
+        if self._predictions is not None:
             predicted = self._predictions.of(rows)
             factor = scale(predicted, times)
             shift = factor * predicted
             targets = standardised(times - shift, compress=False)
+        elif self._trend is not None:
+            shift, factor = self._trend.of(rows), 1.0
+            targets = standardised(standardised(times).logs - shift, compress=False)
+        else:
+            targets, shift, factor = standardised(times), np.zeros(len(rows)), 0.0
         points = self._grid.features(rows)
         return Observed(keys(rows), points, targets.values, targets.unit, targets.mean, shift, factor)
 
@@ -116,6 +125,9 @@ class Model:
         """Keys and points of observations and of open proposals."""
         rows = stacked(history.open, len(self._grid.sizes))
         return observed.keys + keys(rows), np.concatenate([observed.points, self._grid.features(rows)])
+
+    def _timed(self, history: History) -> list[Evaluation]:
+        return [e for e in history.worked if e.key not in self._slow]
 
     def _labelled(self, history: History) -> list[Evaluation]:
         return [e for e in history.told if e.key not in self._old]
@@ -145,11 +157,22 @@ class Model:
         self._slow = frozenset(e.key for e in fastest if e.key not in kept)
         self._old = frozenset(e.key for e in history.told[:-MODELLED])
         self._seen = None
+        self._trend = None
+        if self._facts is not None and self._facts.fills(fastest[0].key):
+            self._trend = self._explained(history, self._facts)
         observed = self._observed(history)
         self._times.fit(observed.points, observed.values)
         if doubtful:
             labelled = self._labelled(history)
             self._validity.fit(self._rows(labelled), _worked(labelled))
+
+    def _explained(self, history: History, facts: FactModel) -> Trend:
+        """What facts of the code explain of the times, beside a process with the kernel of before."""
+        evaluations = self._timed(history)
+        rows = self._rows(evaluations)
+        points = self._grid.features(rows)
+        factor = self._times.kernel(points.shape[1]).inverse_factor(points)
+        return trend(facts, rows, standardised(logs(evaluations)), factor)
 
     def _follow(self, history: History, doubtful: bool) -> None:
         observed = self._observed(history)
@@ -165,7 +188,8 @@ class Model:
             rows = self._most_probable(rows, history)
         observed = self._observed(history)
         self._times.attach(observed.keys, observed.points, self._grid.features(rows))
-        predicted = np.zeros(len(rows)) if self._predictions is None else self._predictions.of(rows)
+        expected = self._predictions or self._trend
+        predicted = np.zeros(len(rows)) if expected is None else expected.of(rows)
         index = {key: at for at, key in enumerate(keys(rows))}
         return _Pool(rows, index, predicted, fastest[0].key, doubtful)
 

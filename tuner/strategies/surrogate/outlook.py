@@ -13,7 +13,7 @@ from .process import Process
 @dataclass(frozen=True)
 class Observed:
     """Evaluations as the process sees them: logarithms of times are ``unit * values + level + shift``, the last being
-    ``scale`` times what the prior of the search predicts."""
+    ``scale`` times what the prior of the search or the trend predicts."""
 
     keys: list[bytes]
     points: Matrix
@@ -36,8 +36,8 @@ class Outlook:
 
 def outlook(process: Process, observed: Observed, predicted: Vector, keys: Sequence[bytes], points: Matrix) -> Outlook:
     """What ``process``, which sees ``observed``, expects of its candidates. ``predicted``: logarithms of their times
-    that the prior of the search predicts. ``keys`` and ``points``: the observations and after them the open
-    proposals; as these count as having the mean that is expected of them, they change no mean, and only take away
+    that the prior of the search or the trend predicts. ``keys`` and ``points``: the observations and after them the
+    open proposals; as these count as having the mean that is expected of them, they change no mean, and only take away
     variance."""
     posterior = process.posterior
     mean = observed.unit * posterior.mean(observed.values) + observed.level + observed.scale * predicted

@@ -26,6 +26,10 @@ class Process:
         """Whether there is a kernel."""
         return self._kernel is not None
 
+    def kernel(self, dimensions: int) -> Matern:
+        """The kernel of the last fit; before the first what is expected of it."""
+        return self._kernel or Matern(self._prior.medians(dimensions))
+
     @property
     def posterior(self) -> PoolPosterior:
         """What is known of the candidates of the last :meth:`attach`."""

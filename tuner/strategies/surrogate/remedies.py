@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...measure.measurement import Bound, Measurement
-from .encoding import Grid, Levels
+from .encoding import Levels
 from .facts import Fact, FactModel
 
 
@@ -48,8 +48,8 @@ REMEDIES: Mapping[Bound, tuple[str, tuple[Remedy, ...]]] = {
 class Remedies:
     """Learns what bounds variants and what their code is like. Says nothing until measurements come with facts."""
 
-    def __init__(self, grid: Grid) -> None:
-        self._facts = FactModel(grid)
+    def __init__(self, facts: FactModel) -> None:
+        self._facts = facts
         self._bounds: dict[bytes, Bound | None] = {}
 
     def learn(self, row: Levels, measurement: Measurement) -> None:

@@ -11,6 +11,7 @@ from . import reasons
 from .design import EVALUATIONS, is_complete, next_row, predicted_row
 from .domain import domain_of
 from .encoding import Levels
+from .facts import FactModel
 from .history import History
 from .model import Model
 from .one_thread import one_thread
@@ -30,7 +31,8 @@ class SurrogateStrategy:
     is not known yet count as having the mean that is expected of them, so that parallel ones go to different places.
     With a ``prior`` (the log of another device, a model of the hardware) the process explains what the prior, scaled
     to what is measured, does not, and as long as no outcome is known the prior alone says what to try. Where outcomes
-    come with measurements, reasons say what a proposal does about what bounds the fastest variant (:mod:`.remedies`).
+    come with measurements and there is no prior, facts of the code explain times first, if the fastest variant fills
+    the device (:mod:`.trend`); reasons say what a proposal does about what bounds that variant (:mod:`.remedies`).
 
     ``expected_gain`` is by how much, relative to the best time so far, the model expected the last proposal to be
     faster, where what fails is no gain; None where no model was asked.
@@ -41,10 +43,11 @@ class SurrogateStrategy:
         self._domain = domain_of(space, seed)
         self._grid = self._domain.grid
         self._history = History()
-        self._remedies = Remedies(self._grid)
+        facts = FactModel(self._grid)
+        self._remedies = Remedies(facts)
         log_times = None if prior is None else prior.log_times
         self._predictions = None if log_times is None else Predictions(log_times, self._grid)
-        self._model = Model(self._domain, self._predictions, self._rng)
+        self._model = Model(self._domain, self._predictions, facts if prior is None else None, self._rng)
         self._known = [row for row in map(self._grid.levels, prior.first if prior else ()) if row is not None]
         self._start = START_AFTER_KNOWN + len(self._known) if self._known else EVALUATIONS
         self._reasons: dict[bytes, str] = {}

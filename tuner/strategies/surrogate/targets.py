@@ -22,6 +22,11 @@ class Targets:
     unit: float
     mean: float
 
+    @property
+    def logs(self) -> Vector:
+        """The logarithms."""
+        return self.unit * self.values + self.mean
+
 
 def log_times(times: Vector) -> Vector:
     """Natural logarithms of times in any unit."""
