@@ -189,6 +189,26 @@ def test_floats_of_16_bits_stay_with_python(driver: FakeDriver, machine: FakeFun
     assert not machine.calls
 
 
+@pytest.mark.parametrize("count", [500, 4000])
+def test_many_parameters_are_launched_from_small_stacks(driver: FakeDriver, machine: FakeFunctions, count: int) -> None:
+    """Those of up to 4 KB go to machine code."""
+    driver.sizes = [8] * count
+    types = {f"n{i}": "i64" for i in range(count)}
+    kernel = load_on_cuda(FakeCode(types, LaunchRecipe(64)), deuteron.get_device("cuda:0"))
+    for first in range(40):
+        kernel.launch((1, 1, 1), tuple(range(first, first + count)), 3)
+    assert bool(machine.calls) == (count == 500)
+    before = threading.stack_size(32768)
+    try:
+        thread = threading.Thread(target=kernel.launch, args=((1, 1, 1), tuple(range(count)), 3))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert len(driver.launches) == 41
+    assert [int.from_bytes(part, "little") for part in driver.launches[-1].parameters] == list(range(count))
+
+
 def test_threads_do_not_share_the_stack(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """All are in the driver at once, and each still finds there what it passed."""
     start, count, rounds = started(driver, ["*f32", "i32"]), 4, 50

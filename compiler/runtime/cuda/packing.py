@@ -46,6 +46,9 @@ PLANNED = ("OFFSET", "HOW", "WIDTH", "LOW", "HIGH")
 PASSED = {"AS_ADDRESS": 0, "AS_INTEGER": 1, "AS_FLOAT": 2, "AS_TRUTH": 3, "AS_BYTES": 4}
 _PLAN, _PLANNED = struct.Struct(f"{len(PLAN) - 1}Q"), struct.Struct("3Q2q")
 SIZES = {"CONFIG_BYTES": struct.calcsize(_CONFIG), "VALUE_BYTES": _PLANNED.size}
+#: Bytes of configuration and parameters that machine code puts on a stack, with as many of pointers: threads may have
+#: stacks of 32 KB, and parameters may be as many bytes.
+_MOST_ON_STACK = 4096
 # cuda.h, CUtensorMap: 128 bytes at multiples of 64.
 DESCRIPTOR_BYTES = 128
 DESCRIPTOR_ALIGNMENT = 64
@@ -103,8 +106,8 @@ class Layout:
 
     @property
     def is_plannable(self) -> bool:
-        """Whether machine code can pass all parameters: floats of 16 bits it cannot."""
-        return "e" not in self.letters
+        """Whether machine code can pass all parameters: floats of 16 bits it cannot, and many take too much stack."""
+        return "e" not in self.letters and self.struct.size <= _MOST_ON_STACK
 
 
 def layout_of(signature: Sequence[ArgumentType], descriptors: int = 0, *, grid: bool = False) -> Layout:
