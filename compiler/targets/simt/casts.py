@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ...errors import UnsupportedOp
+from ...ir.core import Op, Value
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I1, Pointer, Scalar
-from ...tile.elementwise import Bitcast, Cast
+from ...tile.elementwise import And, Bitcast, Cast, Compare, Constant, Max, Min, Not, Or, Select
+from ...tile.reduction import Reduce
 from .lowering import Lowering, element_rule, elementwise
 from .registers import register_type
 
@@ -17,6 +19,8 @@ def cast_one(state: Lowering, op: Cast, args: list[str]) -> str:
     source, to = op.x.type.scalar, op.to
     if not isinstance(to, Scalar):
         raise UnsupportedOp("numbers are not cast to pointers", location=op.location)
+    if source == BF16 and to == F32 and args[0] in state.halves and not _is_only_compared(state, op.result):
+        return _widen_half(state, args[0])
     return convert(state, args[0], source, to, op.rounding)
 
 
@@ -98,8 +102,6 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
         return convert(state, convert(state, x, source, F32), F32, to, rounding)
     if source == F64 and to == BF16 and rounding == "rtne":
         return convert(state, _double_to_odd(state, x), F32, to)
-    if source == BF16 and to == F32:
-        return _widen_bfloat(state, x)
     if source == F32 and to == BF16 and x in state.widened:
         return state.widened[x]
     if to.bits > source.bits:
@@ -112,16 +114,40 @@ def _float_to_float(state: Lowering, x: str, source: Scalar, to: Scalar, roundin
     return made
 
 
-def _widen_bfloat(state: Lowering, x: str) -> str:
+def _widen_half(state: Lowering, x: str) -> str:
     """A bf16 is the upper half of the f32 of the same value: of a word of two each is one instruction away. Taken out
     of the word first, the upper one is two."""
-    if x not in state.halves:
-        return state.text.op(f"fpext bfloat {x} to float")
     word, place = state.halves[x]
     bits = state.text.op(f"and i32 {word}, {-1 << 16}" if place else f"shl i32 {word}, 16")
     made = state.text.op(f"bitcast i32 {bits} to float")
     state.widened[made] = x
     return made
+
+
+def _is_only_compared(state: Lowering, value: Value) -> bool:
+    """Whether all that is done with an f32 can be done with the bf16 that it was: LLVM finds the instructions for pairs
+    of those where it was widened by fpext."""
+    work, seen = [value], {value}
+    while work:
+        for op in state.used.get(work.pop(), []):
+            if isinstance(op, Select):
+                chosen = op.result
+                work += [chosen] if chosen not in seen else []
+                seen.add(chosen)
+            elif not _compares(op):
+                return False
+    return True
+
+
+def _compares(op: Op) -> bool:
+    """Whether it is an extremum, a comparison or a cast to bf16, or a reduction made of these."""
+    if isinstance(op, Reduce):
+        return all(isinstance(inner, _COMPARING) for inner in op.combine.ops[:-1])
+    return isinstance(op, Min | Max | Compare) or (isinstance(op, Cast) and op.to == BF16)
+
+
+#: What maxima, minima and their places are made of.
+_COMPARING = (Min, Max, Compare, Select, And, Or, Not, Constant)
 
 
 def _upper_byte(state: Lowering, x: str, source: Scalar) -> str:

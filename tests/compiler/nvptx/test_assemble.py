@@ -208,6 +208,43 @@ def test_what_was_widened_and_is_narrowed_again_is_what_it_was(from_text) -> Non
     assert not re.search(r"cvt\.|shl\.b32 \t%r\d+, %r\d+, 16|and\.b32", ptx)
 
 
+COMPARED = """
+def k(x_ptr, y_ptr, z_ptr, N: tl.constexpr):
+    offs = tl.arange(0, N)
+    x, y = tl.load(x_ptr + offs), tl.load(y_ptr + offs)
+    tl.store(z_ptr + offs, {value})
+"""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "tl.maximum(x, y)",
+        "tl.where(x.to(tl.float32) > y.to(tl.float32), x, y)",
+        "tl.max(x, 0)",
+        "tl.argmax(x, 0).to(tl.bfloat16)",
+        "tl.where(offs < 7, x.to(tl.float32), y.to(tl.float32)).to(tl.bfloat16)",
+        "x.to(tl.int32).to(tl.bfloat16)",
+    ],
+)
+def test_what_is_only_compared_is_widened_so_that_llvm_can_undo_it(from_text, value) -> None:
+    """There are instructions for pairs of bf16 then, and one that makes an integer of a bf16."""
+    sample = from_text(
+        COMPARED.format(value=value), dict.fromkeys(("x_ptr", "y_ptr", "z_ptr"), "*bf16:16"), {"N": 1024}
+    )
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
+    assert not re.search(r"shl\.b32 \t%r\d+, %r\d+, 16;|, -65536;", ptx)
+
+
+def test_what_is_compared_and_counted_with_is_widened_by_one_instruction(from_text) -> None:
+    value = "tl.where(x > 0, x.to(tl.float32), 0.0) * y"
+    sample = from_text(
+        COMPARED.format(value=value), dict.fromkeys(("x_ptr", "y_ptr", "z_ptr"), "*bf16:16"), {"N": 1024}
+    )
+    ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
+    assert len(re.findall(r", -65536;", ptx)) >= 8
+
+
 EIGHT_BITS = """
 def k(x_ptr, y_ptr, N: tl.constexpr):
     offs = tl.arange(0, N)
