@@ -10,55 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from autotuning import BLOCKS, Stopwatch, fill_kernel, grid, tuned
 
 import deuteron
 import deuteron.language as tl
 from deuteron import Config
 from deuteron.compiler import knobs
-from deuteron.compiler.errors import DeuteronError, LaunchError, OutOfResources
+from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.runtime.tuning.results import FAILED, TuningResults
-
-
-def fill_kernel() -> deuteron.JITFunction:
-    """A new kernel each time, so that tests do not share variants."""
-
-    @deuteron.jit
-    def fill(x, n, BLOCK: tl.constexpr, ADD: tl.constexpr = 0):
-        tl.static_assert(BLOCK != 512, "512 is refused")
-        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        tl.store(x + i, tl.load(x + i, mask=i < n) + ADD + 1, mask=i < n)
-
-    return fill
-
-
-def grid(meta: Any) -> tuple[int, ...]:
-    return (deuteron.cdiv(meta["n"], meta["BLOCK"]),)
-
-
-class Stopwatch:
-    """A do_bench that runs the kernel once and says what the test decided; keeps the order of its calls."""
-
-    def __init__(self, milliseconds: Callable[[int], float]) -> None:
-        self.milliseconds = milliseconds
-        self.blocks: list[int] = []
-        self.block = 0
-
-    def note(self, arguments: dict[str, Any], **_: Any) -> None:
-        self.block = arguments["BLOCK"]
-
-    def __call__(self, call: Callable[[], object], *, quantiles: Sequence[float]) -> list[float]:
-        assert tuple(quantiles) == (0.5, 0.2, 0.8)
-        call()
-        self.blocks.append(self.block)
-        return [self.milliseconds(self.block)] * 3
-
-
-def tuned(configs: list[Config], watch: Stopwatch, key: Sequence[str] = ("n",), **options: Any):
-    decorate = deuteron.autotune(configs, key, do_bench=watch, pre_hook=watch.note, **options)
-    return decorate(fill_kernel())
-
-
-BLOCKS = [Config({"BLOCK": b}) for b in (64, 128, 256)]
 
 
 def test_the_fastest_wins_and_is_kept_per_key() -> None:
@@ -125,67 +84,6 @@ def test_without_do_bench_medians_decide() -> None:
     assert rounds.count(128) >= rounds.count(64)  # the slow ones are given up early
     median, low, high = kernel.configs_timings[configs[0]]
     assert 3.5 < low <= median <= high
-
-
-def test_failing_configurations_score_infinity() -> None:
-    configs = [Config({"BLOCK": 512}), *BLOCKS]
-    kernel = tuned(configs, Stopwatch(float))
-    kernel[grid](np.zeros(300, np.float32), 300)
-    assert kernel.best_config == BLOCKS[0]
-    assert kernel.configs_timings[configs[0]] == FAILED
-    assert "512 is refused" in kernel.failures[configs[0]]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("num_stages", -1), ("maxnreg", 8), ("maxnreg", 257), ("num_warps", 3), ("num_ctas", 3)]
-)
-def test_values_that_no_kernel_can_have_are_passed_over(name: str, value: int) -> None:
-    impossible = Config({"BLOCK": 128}, **{name: value})
-    kernel = tuned([impossible, *BLOCKS], Stopwatch(float))
-    kernel[grid](np.zeros(300, np.float32), 300)
-    assert kernel.best_config == BLOCKS[0] and list(kernel.failures) == [impossible]
-    assert f"{name} = {value}" in kernel.failures[impossible]
-
-
-def test_values_that_triton_takes_are_tried() -> None:
-    taken = [Config({"BLOCK": 64}, num_stages=0), Config({"BLOCK": 128}, num_stages=100), Config({"BLOCK": 256}, 2048)]
-    kernel = tuned(taken, Stopwatch(float))
-    kernel[grid](np.zeros(300, np.float32), 300)
-    assert set(kernel.configs_timings) == set(taken) and not kernel.failures
-
-
-def test_the_hook_after_a_configuration_is_told_why_it_cannot_be_compiled() -> None:
-    told: list[object] = []
-    watch = Stopwatch(float)
-    configs = [Config({"BLOCK": 512}), Config({"BLOCK": 128})]
-    fill = tuned(configs, watch, post_hook=lambda arguments, exception: told.append((arguments["BLOCK"], exception)))
-    fill[grid](np.zeros(8, np.float32), 8)
-    assert fill.best_config == configs[1] and watch.blocks == [128]
-    (block, error), *others = told
-    assert block == 512 and "512 is refused" in str(error) and set(others) == {(128, None)}
-
-
-def test_when_all_fail_each_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deuteron.compiler.runtime.launch import launcher
-
-    def refuse(variant: Any, known: Any) -> Any:
-        raise OutOfResources("shared memory", variant.constants["BLOCK"], 10)
-
-    monkeypatch.setattr(launcher, "compile_if_fitting", refuse)
-    kernel = tuned(BLOCKS, Stopwatch(float))
-    with pytest.raises(LaunchError) as caught:
-        kernel[grid](np.zeros(300, np.float32), 300)
-    text = str(caught.value)
-    assert "fill: none of 3 configurations can run" in text
-    for block in (64, 128, 256):
-        assert f"BLOCK: {block}, num_warps: 4" in text
-        assert f"out of resource: shared memory, Required: {block}, Hardware limit: 10" in text
-
-
-def test_wrong_kernels_are_not_hidden() -> None:
-    kernel = tuned([Config({"BLOCK": 100}), *BLOCKS], Stopwatch(float))
-    with pytest.raises(DeuteronError, match="not a power of two"):
-        kernel[grid](np.zeros(300, np.float32), 300)
 
 
 def test_arrays_are_reset_between_launches() -> None:
