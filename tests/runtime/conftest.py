@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -21,7 +22,7 @@ from deuteron.compiler.runtime.variant.metadata import KernelMetadata
 from deuteron.compiler.runtime.variant.variant import Variant
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fake_driver import FakeDriver  # noqa: E402 - beside this file
+from fake_driver import FakeDriver, FakeFunctions  # noqa: E402 - beside this file
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +133,10 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     made = FakeDriver()
     made.install(monkeypatch)
     return made
+
+
+@pytest.fixture
+def machine(driver: FakeDriver) -> Iterator[FakeFunctions]:
+    """The driver's functions that machine code calls. What is made of them ends before they do."""
+    yield driver.functions
+    gc.collect()

@@ -7,7 +7,7 @@ import gc
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,6 @@ from deuteron.compiler.runtime.cuda import native
 from deuteron.compiler.runtime.cuda.launch import load_on_cuda
 from deuteron.compiler.runtime.cuda.native import launch_of, start_graph
 from deuteron.compiler.runtime.cuda.packing import ArgumentPack
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    made = FakeDriver()
-    made.install(monkeypatch)
-    yield made
-    gc.collect()
-
-
-@pytest.fixture
-def machine(driver: FakeDriver) -> FakeFunctions:
-    return driver.functions
 
 
 def pack_of(stream: int = 7, context: int = 0, graph: int = 0x1234) -> tuple[ArgumentPack, tuple[Any, ...]]:

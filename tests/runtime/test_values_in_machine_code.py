@@ -7,7 +7,6 @@ import gc
 import struct
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,19 +24,6 @@ from deuteron.compiler.signature import parse_argument_type
 
 TYPES = {"*f32": 8, "i1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "i64": 8, "u64": 8, "f32": 4}
 TYPES |= {"f64": 8, "bf16": 2}  # the bits of the latter
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    made = FakeDriver()
-    made.install(monkeypatch)
-    yield made
-    gc.collect()
-
-
-@pytest.fixture
-def machine(driver: FakeDriver) -> FakeFunctions:
-    return driver.functions
 
 
 def started(driver: FakeDriver, types: list[str], descriptors: int = 0, context: int = 0) -> Any:
