@@ -62,25 +62,25 @@ def _at(fields: Sequence[str]) -> dict[str, int]:
     return {f"{name}_AT": 8 * place for place, name in enumerate(fields)}
 
 
+def _read(record: str, kind: str, *fields: str) -> str:
+    """Lines that read fields of a record, each under its name."""
+    return "".join(
+        f"  %{name}.at = getelementptr i8, ptr %{record}, i64 {{{name.upper()}_AT}}\n"
+        f"  %{name} = load {kind}, ptr %{name}.at\n"
+        for name in map(str.lower, fields)
+    )
+
+
 #: Python's other threads go on while the driver is at work, which may wait for room in the device's queue.
-_OF_PACK = """
+_OF_PACK = (
+    """
 define ptr @launch(ptr %record, ptr %none) {{
 start:
   %status = alloca i32
   %at = call ptr {BYTEARRAY}(ptr %record)
-  %graph.at = getelementptr i8, ptr %at, i64 {GRAPH_AT}
-  %graph = load ptr, ptr %graph.at
-  %stream.at = getelementptr i8, ptr %at, i64 {STREAM_AT}
-  %stream = load ptr, ptr %stream.at
-  %config.at = getelementptr i8, ptr %at, i64 {CONFIG_AT}
-  %config = load ptr, ptr %config.at
-  %function.at = getelementptr i8, ptr %at, i64 {FUNCTION_AT}
-  %function = load ptr, ptr %function.at
-  %parameters.at = getelementptr i8, ptr %at, i64 {PARAMETERS_AT}
-  %parameters = load ptr, ptr %parameters.at
-  %context.at = getelementptr i8, ptr %at, i64 {CONTEXT_AT}
-  %context = load ptr, ptr %context.at
-  %busy = getelementptr i8, ptr %at, i64 {BUSY_AT}
+"""
+    + _read("at", "ptr", "GRAPH", "STREAM", "CONFIG", "FUNCTION", "PARAMETERS", "CONTEXT")
+    + """  %busy = getelementptr i8, ptr %at, i64 {BUSY_AT}
   %thread = call ptr {LET_GO}()
   %is.alone = icmp eq ptr %context, null
   br i1 %is.alone, label %claim, label %enter
@@ -120,26 +120,21 @@ done:
   ret ptr %number
 }}
 """
+)
 
 #: Each value is written where the plan says, as it says. What Python raises of one is dropped: who hears of the misfit
 #: passes it again in Python, which says what is wrong with it.
-_OF_VALUES = """
+_OF_VALUES = (
+    """
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define ptr @launch(ptr %plan, ptr %values, i64 %given) {{
 start:
   %at = call ptr {BYTEARRAY}(ptr %plan)
-  %context.at = getelementptr i8, ptr %at, i64 {CONTEXT_AT}
-  %context = load ptr, ptr %context.at
-  %function.at = getelementptr i8, ptr %at, i64 {FUNCTION_AT}
-  %function = load ptr, ptr %function.at
-  %config.at = getelementptr i8, ptr %at, i64 {CONFIG_AT}
-  %config = load ptr, ptr %config.at
-  %size.at = getelementptr i8, ptr %at, i64 {SIZE_AT}
-  %size = load i64, ptr %size.at
-  %count.at = getelementptr i8, ptr %at, i64 {COUNT_AT}
-  %count = load i64, ptr %count.at
-  %entries = getelementptr i8, ptr %at, i64 {VALUES_AT}
+"""
+    + _read("at", "ptr", "CONTEXT", "FUNCTION", "CONFIG")
+    + _read("at", "i64", "SIZE", "COUNT")
+    + """  %entries = getelementptr i8, ptr %at, i64 {VALUES_AT}
   %memory = alloca i8, i64 %size, align 64
   %pointers = alloca ptr, i64 %count
   call void @llvm.memcpy.p0.p0.i64(ptr %memory, ptr %config, i64 {CONFIG_BYTES}, i1 false)
@@ -149,17 +144,9 @@ each:
   %i = phi i64 [0, %start], [%next, %written]
   %before = mul i64 %i, {VALUE_BYTES}
   %entry = getelementptr i8, ptr %entries, i64 %before
-  %offset.at = getelementptr i8, ptr %entry, i64 {OFFSET_AT}
-  %offset = load i64, ptr %offset.at
-  %how.at = getelementptr i8, ptr %entry, i64 {HOW_AT}
-  %how = load i64, ptr %how.at
-  %width.at = getelementptr i8, ptr %entry, i64 {WIDTH_AT}
-  %width = load i64, ptr %width.at
-  %low.at = getelementptr i8, ptr %entry, i64 {LOW_AT}
-  %low = load i64, ptr %low.at
-  %high.at = getelementptr i8, ptr %entry, i64 {HIGH_AT}
-  %high = load i64, ptr %high.at
-  %to = getelementptr i8, ptr %memory, i64 %offset
+"""
+    + _read("entry", "i64", "OFFSET", "HOW", "WIDTH", "LOW", "HIGH")
+    + """  %to = getelementptr i8, ptr %memory, i64 %offset
   %pointer = getelementptr ptr, ptr %pointers, i64 %i
   store ptr %to, ptr %pointer
   %value.at = getelementptr ptr, ptr %values, i64 %i
@@ -265,3 +252,4 @@ said:
   ret ptr %number
 }}
 """
+)
