@@ -2,9 +2,10 @@
 
 python benchmarks/compile_time.py [--triton PYTHON] [--quick] [--out FILE]
 
-No GPU is needed. Each figure is taken in fresh processes, those of both compilers in turns. ``first`` includes what a
-process does once (loading LLVM, parsing the library), not the import; ``next`` is the median over further variants in
-the same process. To PTX, and to machine code (cubin). ``--triton`` names a Python that has Triton, by default this one.
+No GPU is needed. Each figure is taken in fresh processes, those of both compilers in turns, whose modules are bytecode
+as those of installed packages. ``first`` includes what a process does once: the import, loading LLVM, parsing the
+library. ``next`` is the median over further variants in the same process. To PTX, and to machine code (cubin).
+``--triton`` names a Python that has Triton, by default this one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,10 +173,11 @@ def _for_triton(
 # ---- the whole -----------------------------------------------------------------------------------------------------
 
 
-def run_child(who: str, python: str, name: str, stage: str) -> Sample:
-    """One fresh process with empty caches."""
+def run_child(who: str, python: str, name: str, stage: str, bytecode: str) -> Sample:
+    """One fresh process with empty caches; modules are read from the folder ``bytecode`` once a process was there."""
     with tempfile.TemporaryDirectory(prefix="compile-time-") as cache:
         variables = {"TRITON_CACHE_DIR": cache, "DEUTERON_CACHE_DIR": cache, "TRITON_ALWAYS_COMPILE": "1"}
+        variables |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": bytecode}
         command = [python, __file__, "--child", who, name, stage]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
     if done.returncode:
@@ -199,7 +201,7 @@ def table(figures: Mapping[str, Mapping[str, list[Sample]]]) -> str:
 
 
 def _first(samples: list[Sample]) -> list[float]:
-    return [s.variants[0] for s in samples]
+    return [s.import_ms + s.variants[0] for s in samples]
 
 
 def _next(samples: list[Sample]) -> list[float]:
@@ -215,6 +217,23 @@ def stages(figures: Mapping[str, Mapping[str, list[Sample]]]) -> str:
             parts = {n: statistics.median([s[n] for s in later if n in s]) for n in (later[0] if later else {})}
             lines.append(f"{name + ', ' + who:40}" + "  ".join(f"{n} {ms:.1f}" for n, ms in parts.items()))
     return "\n".join(lines)
+
+
+def measure(
+    pythons: Mapping[str, str], stages: Sequence[str], processes: int
+) -> dict[str, dict[str, list[Sample]]]:
+    """Samples of each kernel and stage, by compiler."""
+    figures: dict[str, dict[str, list[Sample]]] = {}
+    with tempfile.TemporaryDirectory(prefix="compile-time-") as bytecode:
+        for name in KERNELS:
+            for who, python in pythons.items():  # it leaves the bytecode of what this kernel imports
+                run_child(who, python, name, stages[-1], bytecode)
+            for stage in stages:
+                runs = figures[f"{name} to {stage}"] = {who: [] for who in pythons}
+                for _ in range(processes):
+                    for who, python in pythons.items():
+                        runs[who].append(run_child(who, python, name, stage, bytecode))
+    return figures
 
 
 def has_triton(python: str) -> bool:
@@ -240,13 +259,7 @@ def main() -> None:
     pythons = {"deuteron": sys.executable}
     if has_triton(options.triton):
         pythons["triton"] = options.triton
-    figures: dict[str, dict[str, list[Sample]]] = {}
-    for name in KERNELS:
-        for stage in ("cubin",) if options.quick else ("ptx", "cubin"):
-            runs = figures[f"{name} to {stage}"] = {who: [] for who in pythons}
-            for _ in range(1 if options.quick else PROCESSES):
-                for who, python in pythons.items():
-                    runs[who].append(run_child(who, python, name, stage))
+    figures = measure(pythons, ("cubin",), 1) if options.quick else measure(pythons, ("ptx", "cubin"), PROCESSES)
     print(stages(figures))
     print(table(figures))
     imports = [s.import_ms for of in figures.values() for s in of["deuteron"]]

@@ -88,14 +88,19 @@ class Op:
         effect: Effect | None = None,
         elementwise: bool | None = None,
     ) -> None:
-        dataclass(eq=False, repr=False)(cls)
         if effect is not None:
             cls.effect = effect
         if elementwise is not None:
             cls.elementwise = elementwise
-        if not mnemonic:  # an abstract base such as Binary
-            return
+        if Op in cls.__bases__ or "__annotations__" in cls.__dict__:  # else its base's are its own: a third of them
+            cls._declare()
         cls.mnemonic = mnemonic
+        if mnemonic and REGISTRY.setdefault(mnemonic, cls) is not cls:  # an abstract base such as Binary has none
+            raise TypeError(f"two operations are called {mnemonic!r}")
+
+    @classmethod
+    def _declare(cls) -> None:
+        dataclass(eq=False, repr=False)(cls)
         hints = get_type_hints(cls)
         names = [f.name for f in dataclasses.fields(cls) if f.init]  # type: ignore[arg-type]
         cls.hints = {n: hints[n] for n in names}
@@ -106,8 +111,6 @@ class Op:
             if k in (FieldKind.OPERAND, FieldKind.OPTIONAL, FieldKind.VARIADIC)
         )
         cls._block_fields = tuple(n for n, k in cls.kinds.items() if k is FieldKind.BLOCK)
-        if REGISTRY.setdefault(mnemonic, cls) is not cls:
-            raise TypeError(f"two operations are called {mnemonic!r}")
 
     # By kind, because passes ask for them thousands of times a kernel. Operands with whether they are variadic.
     _operand_fields: ClassVar[tuple[tuple[str, bool], ...]] = ()
