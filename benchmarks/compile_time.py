@@ -219,9 +219,7 @@ def stages(figures: Mapping[str, Mapping[str, list[Sample]]]) -> str:
     return "\n".join(lines)
 
 
-def measure(
-    pythons: Mapping[str, str], stages: Sequence[str], processes: int
-) -> dict[str, dict[str, list[Sample]]]:
+def measure(pythons: Mapping[str, str], stages: Sequence[str], processes: int) -> dict[str, dict[str, list[Sample]]]:
     """Samples of each kernel and stage, by compiler."""
     figures: dict[str, dict[str, list[Sample]]] = {}
     with tempfile.TemporaryDirectory(prefix="compile-time-") as bytecode:

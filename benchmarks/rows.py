@@ -4,7 +4,8 @@ python benchmarks/rows.py [--only NAME ...] [--quick] [--limit SECONDS] [--out F
 
 f32. Vectors of 2^12 to 2^27 elements; 4096 rows of 256 to 65536. Each result is checked against float64 on a poisoned
 output, then timed in turns with a cold L2. GB/s count each input read once and each output written once. The table of
-single sizes comes first, then geometric mean and least ratio of each operation. The peers torch has for gradients run
+single sizes comes first, then geometric mean and least ratio of each operation, and at how many sizes ours is slower
+beyond the 95 % intervals of both medians. The peers torch has for gradients run
 through autograd, whose own time on the host may show where the work is small.
 """
 
@@ -58,6 +59,11 @@ class Row:
         if "deuteron" not in self.timings or peer not in self.timings:
             return None
         return self.timings[peer].us / self.timings["deuteron"].us
+
+    def is_slower_than(self, peer: str) -> bool:
+        """Whether deuteron is slower beyond what chance makes of so many launches."""
+        both = "deuteron" in self.timings and peer in self.timings
+        return both and self.timings["deuteron"].is_slower_than(self.timings[peer])
 
 
 def _matrix(n: int, device: str) -> torch.Tensor:
@@ -240,14 +246,15 @@ def detail(row: Row) -> str:
 
 
 def summary(rows: list[Row]) -> str:
-    """Geometric mean and least ratio of each operation, with the size where it is least."""
-    lines = [f"{'geomean, least (at size)':26}{'/triton':>28}{'/torch':>28}"]
+    """Geometric mean and least ratio of each operation, with the size where it is least, and how many are slower."""
+    lines = [f"{'geomean, least (at), slower':26}{'/triton':>28}{'/torch':>28}"]
     for name in dict.fromkeys(r.name for r in rows):
         cells = []
         for peer in ("triton", "torch"):
             found = {r.size: ratio for r in rows if r.name == name and (ratio := r.ratio(peer))}
+            slower = sum(r.is_slower_than(peer) for r in rows if r.name == name)
             at = min(found, key=lambda size: found[size], default=0)
-            cells.append(f"{geomean(list(found.values())):.3f}, {found[at]:.3f} ({at})" if found else "-")
+            cells.append(f"{geomean(list(found.values())):.3f}, {found[at]:.3f} ({at}), {slower}" if found else "-")
         lines.append(f"{name:26}{cells[0]:>28}{cells[1]:>28}")
     return "\n".join(lines)
 

@@ -22,11 +22,17 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Timing:
-    """Of the launches of one candidate: median in microseconds, and (p75 - p25) / median."""
+    """Of the launches of one candidate: median in microseconds, (p75 - p25) / median, and between which microseconds
+    the median lies with 95 % confidence, where the number of launches says so."""
 
     us: float
     spread: float
     launches: int
+    between: tuple[float, float] | None = None
+
+    def is_slower_than(self, other: Timing) -> bool:
+        """Whether the two medians differ beyond their intervals."""
+        return self.between is not None and other.between is not None and self.between[0] > other.between[1]
 
 
 def race(calls: Mapping[str, Call], device: str, rounds: int, announce: Callable[[str], None]) -> dict[str, Timing]:
@@ -47,7 +53,18 @@ def race(calls: Mapping[str, Call], device: str, rounds: int, announce: Callable
 def _summary(values: list[float]) -> Timing:
     median = statistics.median(values)
     quartiles = statistics.quantiles(values, n=4) if len(values) > 1 else [median] * 3
-    return Timing(median, (quartiles[2] - quartiles[0]) / median, len(values))
+    return Timing(median, (quartiles[2] - quartiles[0]) / median, len(values), _interval_of_median(sorted(values)))
+
+
+def _interval_of_median(ordered: list[float]) -> tuple[float, float] | None:
+    """The two values whose ranks a fair coin's heads, of as many throws, lie between with 95 % probability (the sign
+    test's interval). None of fewer than six values, which have no such pair."""
+    count, tail = len(ordered), 0.0
+    for rank in range(count):
+        tail += math.comb(count, rank) / 2**count
+        if tail > 0.025:
+            return (ordered[rank - 1], ordered[count - rank]) if rank else None
+    return None
 
 
 def _timed_on_cpu(call: Call) -> float:
