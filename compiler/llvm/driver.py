@@ -175,5 +175,7 @@ def _llvm() -> ModuleType:
     # flag such as nsw may be wrong for one of them. Ours are facts about threads and memory, whatever a mask says, and
     # with hundreds of addresses to a thread the search took most of the time of a compilation.
     llvm.set_option("deuteron", "-enable-poison-reuse-guard=false")
+    # Addresses of shared memory have 32 bits and are computed in one register each, not in two.
+    llvm.set_option("deuteron", "-nvptx-short-ptr")
     binding: ModuleType = llvm
     return binding
