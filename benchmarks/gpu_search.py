@@ -112,7 +112,7 @@ def search(kernel: Kernel, options: argparse.Namespace) -> list[Found]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each record."""
+    """A line for each record; one is behind where it is slower than the best beyond the 95 % intervals of both."""
     lines = [f"{'shape':>20} {'searched':>8} {'seconds':>8} {'trials':>6} {'us':>9} {'of best':>8} {'of library':>10}"]
     for row in rows:
         us, best, library = row["us"], row["best_us"], row["library_us"]
@@ -120,7 +120,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
         name = "x".join(str(size) for size in row["shape"].values())
         lines.append(
             f"{name:>20} {row['how']:>8} {row['seconds']:8.1f} {row['trials']:6d} {us or 0:9.1f} {shares[0]:>8}"
-            f" {shares[1]:>10}"
+            f" {shares[1]:>10}{' behind' if row['behind'] else ''}"
         )
     return "\n".join(lines)
 

@@ -6,11 +6,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from timing import Timing
 
 if TYPE_CHECKING:
     from gpu_table import Plan
@@ -91,24 +93,25 @@ def _entry(found: Found) -> dict[str, Any]:
 
 
 def _compare_product(found: Found, result: Mapping[str, Any]) -> dict[str, Any]:
-    times = {}
+    times: dict[str, Timing] = {}
     for outcome in result["outcomes"]:
         timing, candidate = outcome["run_off"], outcome["candidate"]
         if timing is None:
             continue
         made = {**dict(candidate["blocks"]), "num_warps": candidate["warps"], "num_stages": candidate["stages"]}
         made |= {"schedule": dict(candidate["extra"])} if candidate["extra"] else {}
-        times[json.dumps(made, sort_keys=True)] = timing["us"]
-    us = times.get(json.dumps(_entry(found), sort_keys=True))
+        times[json.dumps(made, sort_keys=True)] = Timing(**timing)
+    mine = times.get(json.dumps(_entry(found), sort_keys=True))
     known = sum(outcome["screened"] is not None for outcome in result["outcomes"])
     library = result["libraries"].get("torch", {}).get("us")
-    return {
-        **asdict(found),
-        "us": us,
-        "best_us": min(times.values(), default=None),
-        "known": known,
-        "library_us": library,
-    }
+    return {**asdict(found), **_beside_best(mine, times.values()), "known": known, "library_us": library}
+
+
+def _beside_best(mine: Timing | None, timed: Iterable[Timing]) -> dict[str, Any]:
+    """``behind``: whether what was found is slower than the best beyond what chance makes of the fastest of several."""
+    best = min(timed, key=lambda timing: timing.us, default=None)
+    behind = None if mine is None or best is None else mine.is_slower_than(best)
+    return {"us": mine and mine.us, "best_us": best and best.us, "behind": behind}
 
 
 # ---- other kernels: those of the table of times ----------------------------------------------------------------------
@@ -131,10 +134,11 @@ def tables(kernel: str, found: Sequence[Found], limit: float, device: str = "cud
     rows = []
     for f in found:
         outcomes = timed.get(problems[f.size], [])
-        times = {o.candidate: o.run_off.us for o in outcomes if o.run_off is not None}
+        times = {o.candidate: o.run_off for o in outcomes if o.run_off is not None}
         if times:
-            us, known = times.get(candidate_of(f.config)), sum(o.screened is not None for o in outcomes)
-            rows.append({**asdict(f), "us": us, "best_us": min(times.values()), "known": known, "library_us": None})
+            beside = _beside_best(times.get(candidate_of(f.config)), times.values())
+            known = sum(o.screened is not None for o in outcomes)
+            rows.append({**asdict(f), **beside, "known": known, "library_us": None})
     return rows
 
 

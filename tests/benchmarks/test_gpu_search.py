@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import gpu_search
@@ -45,14 +45,16 @@ def test_what_was_found_is_timed_beside_the_whole_space(monkeypatch: pytest.Monk
         assert set(plan.compared[problem]) == {candidate_of(FOUND.config), candidate_of(other.config)}
         outcomes = [Outcome(c, screened=Timing(times.get(c, 9.0) - 1, 0.0, 1)) for c in timed]
         for outcome in outcomes:
-            outcome.run_off = Timing(times[c], 0.0, 1) if (c := outcome.candidate) in times else None
+            us = times.get(outcome.candidate)
+            outcome.run_off = Timing(us, 0.0, 9, (us - 1.5, us + 1.5)) if us else None
         return [Result(problem, [*outcomes, Outcome(best, failure="ran into its limit")])]
 
     monkeypatch.setattr(gpu_table, "collect", collect)
     rows = tables("softmax", [FOUND, other], 1.0, device="h200")
     assert [(row["us"], row["best_us"], row["how"]) for row in rows] == [(5.0, 4.0, "cold"), (8.0, 4.0, "random")]
     lines = gpu_search.table(rows).splitlines()
-    assert lines[1].split() == ["4096x1024", "cold", "5.0", "9", "5.0", "0.800", "-"]
+    assert lines[1].split() == ["4096x1024", "cold", "5.0", "9", "5.0", "0.800", "-"]  # as good as the best, by chance
+    assert lines[2].split() == ["4096x1024", "random", "5.0", "9", "8.0", "0.500", "-", "behind"]
 
 
 def test_a_product_is_told_as_the_other_program_reads_it() -> None:
@@ -61,7 +63,11 @@ def test_a_product_is_told_as_the_other_program_reads_it() -> None:
     entry = search_found._entry(found)
     assert entry["BLOCK_SIZE_N"] == 256 and entry["schedule"] == {"persistent": True}
     chosen = {"blocks": [[n, entry[n]] for n in search_found.NAMES], "warps": 8, "stages": 3}
-    slow = {"candidate": {**chosen, "extra": []}, "run_off": None, "screened": {"us": 6.0}}
-    fast = {"candidate": {**chosen, "extra": [["persistent", True]]}, "run_off": {"us": 7.0}, "screened": {"us": 8.0}}
+    slow = {"candidate": {**chosen, "extra": []}, "run_off": None, "screened": {}}
+    fast = {
+        "candidate": {**chosen, "extra": [["persistent", True]]},
+        "run_off": asdict(Timing(7.0, 0.0, 1)),
+        "screened": {},
+    }
     row = search_found._compare_product(found, {"outcomes": [slow, fast], "libraries": {"torch": {"us": 6.0}}})
     assert (row["us"], row["best_us"], row["known"], row["library_us"]) == (7.0, 7.0, 2, 6.0)
