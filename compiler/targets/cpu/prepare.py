@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from ...ir.core import Block, Function, FunctionParameter, Op, Value, uses
-from ...tile import control, elementwise, matmul
+from ...ir.types import F32, Scalar
+from ...tile import control, elementwise, matmul, reduction
 from .carried import offset_carried_tiles
+from .formats import is_narrow
 from .processor import Processor
 from .products import Products
 
 
 def prepare(function: Function, processor: Processor) -> Function:
-    """A copy of ``function`` with products as ``processor`` computes them and carried pointer tiles as offsets."""
+    """A copy of ``function`` with products as ``processor`` computes them, sums of narrow floats in f32 and carried
+    pointer tiles as offsets."""
     env: dict[Value, Value] = {}
     copy = Function(function.name)
     copy.body = function.body.clone(env)
@@ -28,6 +31,9 @@ def _rewrite(block: Block, replaced: dict[Value, Value], products: Products) -> 
         if isinstance(op, matmul.Dot):
             replaced[op.result] = products.rewrite(block, op)
             continue
+        if isinstance(op, reduction.Reduce | reduction.Scan) and _accumulates_narrow(op):
+            replaced[op.results[0]] = _accumulated_in_f32(block, op)
+            continue
         tail: list[Op] = []
         if isinstance(op, control.For):
             op, tail = offset_carried_tiles(block, op, replaced)
@@ -36,6 +42,29 @@ def _rewrite(block: Block, replaced: dict[Value, Value], products: Products) -> 
             with products.inside(block, op):
                 _rewrite(nested, replaced, products)
         block.ops += tail
+
+
+def _accumulates_narrow(op: reduction.Reduce | reduction.Scan) -> bool:
+    """Whether it is a sum or a product of floats below 32 bits."""
+    elem = op.inputs[0].type.elem
+    added = isinstance(op.combine.ops[0], elementwise.Add | elementwise.Mul) and len(op.combine.ops) == 2
+    return added and len(op.inputs) == 1 and isinstance(elem, Scalar) and is_narrow(elem)
+
+
+def _accumulated_in_f32(block: Block, op: reduction.Reduce | reduction.Scan) -> Value:
+    """Append the operation on f32 to ``block``, rounded once: here one element comes after the other, and a long sum
+    that is rounded with each of them stops where an element is less than half of its last place."""
+    (x,) = op.inputs
+    combine = Block()
+    env = {arg: combine.add_argument(arg.type.with_elem(F32), arg.name) for arg in op.combine.args}
+    combine.ops = [inner.clone(env) for inner in op.combine.ops]
+    wide = elementwise.Cast(x, F32)
+    made = op.clone({}, inputs=(wide.result,), combine=combine)
+    back = elementwise.Cast(made.results[0], x.type.scalar)
+    for added in (wide, made, back):
+        added.location = op.location
+    block.ops += [wide, made, back]
+    return back.result
 
 
 def fuse_accumulation(function: Function) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -35,6 +36,23 @@ def test_reductions_of_other_types(both, same, kind, dtype, shape, axis):
 def test_a_sum_of_negative_zeros_is_negative(both, shape, axis):
     found, _ = both(lambda k, x: k.reduce(x, axis, lambda a, b: k.emit(e.Add(a, b))), np.full(shape, -0.0, np.float32))
     assert np.signbit(found[0]).all()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+def test_long_sums_of_narrow_floats(both, same, dtype, axis):
+    """They are rounded once, where the running sum of bf16 would stop at 256."""
+    x = np.random.default_rng(0).uniform(0, 1, (512, 16) if axis == 0 else (16, 512)).astype(dtype)
+
+    def make(k, x):
+        def add(a, b):
+            return k.emit(e.Add(a, b))
+
+        return [*k.reduce(x, axis, add), *k.scan(x, axis, add)]
+
+    (total, upto), ulp = both(make, x)[0], float(ml_dtypes.finfo(dtype).eps)
+    same(total, x.astype(np.float64).sum(axis).astype(dtype), ulp)
+    same(upto, x.astype(np.float64).cumsum(axis).astype(dtype), ulp)
 
 
 @pytest.mark.parametrize("kind,reference", [(e.Max, np.max), (e.Min, np.min)])
