@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ..errors import TypeMismatch
-from ..ir.types import SCALARS, Pointer, Scalar, Tile
+from ..ir.types import SCALARS, Element, Pointer, Scalar, Tile
 from .builtin import builtin
 from .constexpr import unwrap
+from .promotion import scalar_type
 from .shapes import shape_tuple
 
 #: Triton's name of every element type: ``fp32``, ``int64``, ``fp8e4nv``.
@@ -60,21 +61,34 @@ class dtype(metaclass=_Stands):  # noqa: N801 -- the language's own name
 
 
 class pointer_type(metaclass=_Stands):  # noqa: N801
-    """``tl.pointer_type(tl.int32)`` is the type of pointers to int32; ``const``: that are not stored through."""
+    """``tl.pointer_type(tl.int32)`` is the type of pointers to int32; ``const``: that are not stored through.
+
+    Raises:
+        TypeMismatch: ``element_ty`` is no element type.
+    """
 
     stands_for = (Pointer,)
 
     def __new__(cls, element_ty: Scalar | Pointer, const: bool = False) -> Pointer:  # type: ignore[misc]
-        return Pointer(unwrap(element_ty), bool(unwrap(const)))  # type: ignore[arg-type]
+        return Pointer(_element(element_ty), bool(unwrap(const)))
 
 
 class block_type(metaclass=_Stands):  # noqa: N801
-    """``tl.block_type(tl.int32, [8, 8])`` is the type of tiles of int32 in that shape."""
+    """``tl.block_type(tl.int32, [8, 8])`` is the type of tiles of int32 in that shape.
+
+    Raises:
+        TypeMismatch: ``element_ty`` is no element type, or there is no tile of that shape.
+    """
 
     stands_for = (Tile,)
 
     def __new__(cls, element_ty: Scalar | Pointer, shape: Sequence[int]) -> Tile:  # type: ignore[misc]
-        return Tile(unwrap(element_ty), shape_tuple(unwrap(shape)))  # type: ignore[arg-type]
+        return Tile(_element(element_ty), shape_tuple(unwrap(shape)))
+
+
+def _element(given: object) -> Element:
+    type = unwrap(given)
+    return type if isinstance(type, Pointer) else scalar_type(type)
 
 
 def str_to_ty(name: str, constant: object = None) -> Scalar | Pointer:

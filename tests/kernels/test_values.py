@@ -249,6 +249,13 @@ def test_types_by_name():
         tl.get_int_dtype(bitwidth=24, signed=True)
 
 
+@pytest.mark.parametrize("made", [tl.pointer_type, lambda of: tl.block_type(of, [4])])
+@pytest.mark.parametrize("of", [1, "fp32", None, np.float32])
+def test_types_are_made_of_types(made, of):
+    with pytest.raises(TypeMismatch, match="expected an element type such as tl.float32, got"):
+        made(of)
+
+
 @triton.jit
 def turned(x, out, N: tl.constexpr):
     values = tl.load(x + tl.arange(0, N))
