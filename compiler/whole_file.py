@@ -39,7 +39,7 @@ def whole_file(
     target = Path(path)
     if new and os.path.lexists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-    descriptor = _descriptor(target)
+    descriptor = open_descriptor(target)
     if descriptor is not None:
         with os.fdopen(os.dup(descriptor), "wb") as file:
             yield file
@@ -76,7 +76,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _descriptor(path: Path) -> int | None:
+def open_descriptor(path: Path) -> int | None:
     """The open file of this process that a name such as ``/dev/stdout`` or ``/dev/fd/3`` leads to; None for others."""
     for _ in range(_MOST_LINKS):
         folder = os.path.realpath(path.parent)

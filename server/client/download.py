@@ -7,14 +7,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 import httpx
 
 from deuteron.compiler.errors import DeuteronError
-from deuteron.compiler.whole_file import sync_folder
+from deuteron.compiler.whole_file import open_descriptor, sync_folder
 from deuteron.tuner.http import HttpClient, raw_body, unreachable
 from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
@@ -77,14 +77,16 @@ class Download:
     def _run(self) -> BundleDownload:
         if self.path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if self.path.exists() and not self.path.is_file():
+        if open_descriptor(self.path) is not None or (self.path.exists() and not self.path.is_file()):
             raise DownloadError(
                 f"{self.path} is no file", hint="a bundle is kept in one, which later pulls bring up to date"
             )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # What a link leads to is brought up to date, and the link stays.
+        path = Path(os.path.realpath(self.path)) if self.path.is_symlink() else self.path
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Unfinished downloads have one name for all: who comes second finds the file there, and asks for a newer one.
-        with alone(self.path.with_name(f".{self.path.name}.lock")):
-            return self._brought_up_to_date()
+        with alone(path.with_name(f".{path.name}.lock")):
+            return replace(self, path=path)._brought_up_to_date()
 
     def _brought_up_to_date(self) -> BundleDownload:
         present = file_sha256(self.path) if self.path.is_file() else None

@@ -385,6 +385,30 @@ def test_a_download_that_keeps_breaking_is_an_error(scripted: Callable[[Script],
 
     with (
         Client(scripted(script).url) as client,
+def test_what_a_link_leads_to_is_brought_up_to_date(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "b"
+    link.symlink_to(tmp_path / "real" / "b")
+    server = scripted(lambda handler, _n: send(handler, 200, CONTENT, etag=f'"{SHA256}"'))
+    with Client(server.url) as client:
+        client.pull_bundle(link)
+    assert link.is_symlink() and (tmp_path / "real" / "b").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()] == ["b"]
+
+
+def test_what_the_process_has_open_is_no_file_to_bring_up_to_date(
+    scripted: Callable[[Script], Scripted], tmp_path: Path
+) -> None:
+    """As ``/dev/stdout`` is, whose name a file would take from everybody."""
+    server = scripted(lambda handler, _n: send(handler, 200, CONTENT, etag=f'"{SHA256}"'))
+    link = tmp_path / "stdout"
+    with (tmp_path / "opened").open("wb") as opened, Client(server.url) as client:
+        link.symlink_to(f"/dev/fd/{opened.fileno()}")
+        with pytest.raises(DownloadError, match="is no file"):
+            client.pull_bundle(link)
+    assert link.is_symlink() and (tmp_path / "opened").read_bytes() == b""
+
+
         pytest.raises(DownloadError, match="connection broke 5 times"),
     ):
         client.pull_bundle(tmp_path / "b")
