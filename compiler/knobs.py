@@ -191,8 +191,8 @@ def _optional_path(names: str, doc: str) -> Knob[Path | None]:
     return Knob(names, lambda: None, absolute_path, "a path", doc)
 
 
-def _text(names: str, doc: str) -> Knob[str]:
-    return Knob(names, str, str, "any text", doc)
+def _text(names: str, doc: str, allowed: str = "any text") -> Knob[str]:
+    return Knob(names, str, str, allowed, doc)
 
 
 # ---- where things are kept -------------------------------------------------------------------------------------
@@ -247,6 +247,7 @@ token = _text(
     "DEUTERON_TOKEN",
     "Bearer token for a service: of workers, of the client, and of deuteron.tuned where it is given an address "
     "(then of scope read).",
+    "a line of ASCII",
 )
 trusted_keys_only = _flag(
     "DEUTERON_TRUSTED_KEYS_ONLY",

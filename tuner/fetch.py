@@ -19,6 +19,7 @@ import httpx
 from .http import (
     MOST_ERROR_BYTES,
     ServiceUnreachable,
+    authorization,
     error_body,
     ignores_proxy,
     service_error,
@@ -59,7 +60,7 @@ class Fetcher:
     def __init__(self, url: str, limits: FetchLimits, *, token: str = "") -> None:
         self.url = url
         self._limits = limits
-        self._token = token
+        self._headers = {"Accept-Encoding": "gzip", **authorization(token)}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: httpx.AsyncClient | None = None
@@ -137,7 +138,7 @@ class Fetcher:
     def _connected(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
             base_url=self.url,
-            headers={"Accept-Encoding": "gzip", **({"Authorization": f"Bearer {self._token}"} if self._token else {})},
+            headers=self._headers,
             timeout=httpx.Timeout(self._limits.pause_s or self._limits.total_s, connect=self._limits.connect_s),
             trust_env=not ignores_proxy(self.url),
         )

@@ -6,6 +6,7 @@ httpx is imported with this module: import it where a request is about to be mad
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,8 @@ CONNECT_SECONDS = 5.0
 MOST_ERROR_BYTES, MOST_ANSWER_BYTES = 64 << 10, 256 << 20
 
 NO_SERVICE = "is this the address of a deuteron service?"
+#: What a header may say: printable ASCII, without blanks at its ends.
+_HEADER = re.compile(r"[!-~]+( +[!-~]+)*")
 
 
 class ServiceUnreachable(DeuteronError):
@@ -35,6 +38,10 @@ class ServiceUnreachable(DeuteronError):
     def __init__(self, message: str, *, hint: str | None = None, refused: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.refused = refused
+
+
+class Unsendable(DeuteronError):
+    """What was to be sent can be in no request, such as a token of two lines; nobody was asked."""
 
 
 class StrangeAnswer(DeuteronError):
@@ -89,10 +96,11 @@ class HttpClient:
         self._connect_s = connect_s
         if not is_service_address(url):
             raise ServiceUnreachable(f"{url!r} is not an address", hint="http://host:port")
+        headers = {"Accept-Encoding": "gzip", **authorization(token)}
         try:
             self._http = httpx.Client(
                 base_url=url,
-                headers={"Accept-Encoding": "gzip", **({"Authorization": f"Bearer {token}"} if token else {})},
+                headers=headers,
                 timeout=httpx.Timeout(timeout_s, connect=connect_s),
                 transport=transport,
                 trust_env=use_proxy and not ignores_proxy(url),
@@ -115,10 +123,14 @@ class HttpClient:
         decoded.
 
         Raises:
+            Unsendable: a header is none.
             ServiceUnreachable: no answer.
             ServiceError: the answer is a refusal.
             StrangeAnswer: it is a redirect, too large, or encoded in a way that was not asked for.
         """
+        for name, value in arguments.get("headers", {}).items():
+            if not _HEADER.fullmatch(value):
+                raise Unsendable(f"{name} cannot be {value!r}", hint="printable ASCII, without blanks at its ends")
         try:
             with self._http.stream(method, path, **arguments) as response:
                 if response.is_error:
@@ -162,6 +174,16 @@ def unreachable(url: str, error: httpx.RequestError) -> ServiceUnreachable:
         hint="start it with `deuteron serve`, or name another with --server",
         refused=isinstance(error, httpx.ConnectError),
     )
+
+
+def authorization(token: str) -> dict[str, str]:
+    """The header that carries a token; none where there is none. Raises :class:`Unsendable`, which does not show it."""
+    if token and not _HEADER.fullmatch(token):
+        raise Unsendable(
+            "the token has characters that no request can carry",
+            hint="DEUTERON_TOKEN, or DEUTERON_UPSTREAM_TOKEN, is what `deuteron token create` printed: a line of ASCII",
+        )
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def ignores_proxy(url: str) -> bool:

@@ -104,12 +104,12 @@ class Client:
 
     def job(self, job_id: str) -> RemoteJob:
         """A job as it is now; :class:`ServiceError` 404 for an unknown id."""
-        return self._read(self._http.send("GET", f"/v1/jobs/{job_id}"), RemoteJob)
+        return self._read(self._http.send("GET", _job_path(job_id)), RemoteJob)
 
     def records(self, job_id: str) -> list[ConfigRecord]:
         """The configurations that a job has stored so far."""
         with understood(self.url):
-            found = parts(self._get(f"/v1/jobs/{job_id}"), "configs")
+            found = parts(self._get(_job_path(job_id)), "configs")
             return [ConfigRecord.from_json(item) for item in found]
 
     def jobs(self, *, limit: int = 50, state: str | None = None) -> list[RemoteJob]:
@@ -122,7 +122,7 @@ class Client:
 
     def cancel(self, job_id: str) -> RemoteJob:
         """Ask for a job's end; idempotent. A running trial is finished first."""
-        return self._read(self._http.send("POST", f"/v1/jobs/{job_id}/cancel"), RemoteJob)
+        return self._read(self._http.send("POST", f"{_job_path(job_id)}/cancel"), RemoteJob)
 
     def workers(self) -> list[RemoteWorker]:
         """Every worker that the service knows, with what it does now."""
@@ -175,7 +175,7 @@ class Client:
 
     def _stream(self, job_id: str, after: int) -> Iterator[RemoteEvent]:
         headers = {"Last-Event-ID": str(after), "Accept": "text/event-stream", "Accept-Encoding": "identity"}
-        path = f"/v1/jobs/{job_id}/events"
+        path = f"{_job_path(job_id)}/events"
         with (
             understood(self.url),
             self._http.stream(path, headers=headers, silence_s=_STREAM_SILENCE_S) as response,
@@ -224,7 +224,7 @@ class Client:
 
     def profile(self, job_id: str, path: Path) -> Path:
         """Save a job's .hatchet profile. Raises ProfileFileError where ``path`` cannot be written."""
-        answer = self._http.send("GET", f"/v1/jobs/{job_id}/profile", most_bytes=MOST_BYTES)
+        answer = self._http.send("GET", f"{_job_path(job_id)}/profile", most_bytes=MOST_BYTES)
         return write_atomic(path, answer.content)
 
     def _get(self, path: str, **parameters: str | int) -> object:
@@ -234,6 +234,11 @@ class Client:
     def _read(self, response: httpx.Response, kind: type[T]) -> T:
         with understood(self.url):
             return kind.from_json(parse_json(response.content, f"the answer to {response.request.url.path}"))
+
+
+def _job_path(job_id: str) -> str:
+    """The path of a job, whatever stands where its id should."""
+    return f"/v1/jobs/{quote(job_id, safe='')}"
 
 
 def _workers_in(metrics: str) -> int:

@@ -28,6 +28,7 @@ from deuteron.server.client.stream import parse_events
 from deuteron.server.configs import put_record
 from deuteron.server.files import alone, file_sha256
 from deuteron.tuner import write_bundle
+from deuteron.tuner.http import Unsendable
 
 JOB = {"workload": "softmax", "shapes": [{"M": 8, "N": 8}], "budget": {"trials": 4, "seconds": 0.4}}
 
@@ -230,6 +231,26 @@ def test_names_of_workers_are_one_part_of_an_address(scripted: Callable[[Script]
     assert server.requests[0][0] == "/v1/workers/..%2Fjobs%2Fcpu%40a%3F/drain"
 
 
+@pytest.mark.parametrize(("job", "part"), [("7/cancel?", "7%2Fcancel%3F"), ("a\nb", "a%0Ab"), ("#", "%23")])
+def test_ids_of_jobs_are_one_part_of_an_address(scripted: Callable[[Script], Scripted], job: str, part: str) -> None:
+    server = scripted(lambda handler, number: send(handler, 404, b""))
+    with Client(server.url) as client:
+        for call in (client.job, client.records, client.cancel, lambda job_id: next(client.watch(job_id))):
+            with pytest.raises(ServiceError):
+                call(job)
+    assert [path for path, _ in server.requests] == [
+        f"/v1/jobs/{part}{what}" for what in ("", "", "/cancel", "/events")
+    ]
+
+
+@pytest.mark.parametrize("key", ["é", " k", "k\nX-Other: 1"])
+def test_a_key_that_no_header_can_have_is_named(scripted: Callable[[Script], Scripted], key: str) -> None:
+    server = scripted(lambda handler, number: send(handler, 202, job_in("queued")))
+    with Client(server.url) as client, pytest.raises(Unsendable, match="Idempotency-Key cannot be"):
+        client.submit(JOB, idempotency_key=key)
+    assert server.requests == []
+
+
 # -- the stream format
 
 
@@ -364,27 +385,6 @@ def test_wrong_content_is_never_published(scripted: Callable[[Script], Scripted]
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
-@pytest.mark.parametrize("place", ["folder", "file/b", "/proc/b"])
-def test_a_download_that_cannot_be_written_is_an_error(
-    scripted: Callable[[Script], Scripted], tmp_path: Path, place: str
-) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file").touch()
-    server = scripted(lambda handler, _n: send(handler, 200, CONTENT, etag=f'"{SHA256}"'))
-    with Client(server.url) as client, pytest.raises(DownloadError, match="cannot write"):
-        client.pull_bundle(tmp_path / place)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"], "nothing is left behind"
-
-
-def test_a_download_that_keeps_breaking_is_an_error(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
-    def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
-        handler.send_response(200)
-        handler.send_header("etag", f'"{SHA256}"')
-        handler.send_header("content-length", str(len(CONTENT)))
-        handler.end_headers()
-
-    with (
-        Client(scripted(script).url) as client,
 def test_what_a_link_leads_to_is_brought_up_to_date(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     link = tmp_path / "b"
@@ -409,6 +409,27 @@ def test_what_the_process_has_open_is_no_file_to_bring_up_to_date(
     assert link.is_symlink() and (tmp_path / "opened").read_bytes() == b""
 
 
+@pytest.mark.parametrize("place", ["folder", "file/b", "/proc/b"])
+def test_a_download_that_cannot_be_written_is_an_error(
+    scripted: Callable[[Script], Scripted], tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    server = scripted(lambda handler, _n: send(handler, 200, CONTENT, etag=f'"{SHA256}"'))
+    with Client(server.url) as client, pytest.raises(DownloadError, match="cannot write"):
+        client.pull_bundle(tmp_path / place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"], "nothing is left behind"
+
+
+def test_a_download_that_keeps_breaking_is_an_error(scripted: Callable[[Script], Scripted], tmp_path: Path) -> None:
+    def script(handler: BaseHTTPRequestHandler, _number: int) -> None:
+        handler.send_response(200)
+        handler.send_header("etag", f'"{SHA256}"')
+        handler.send_header("content-length", str(len(CONTENT)))
+        handler.end_headers()
+
+    with (
+        Client(scripted(script).url) as client,
         pytest.raises(DownloadError, match="connection broke 5 times"),
     ):
         client.pull_bundle(tmp_path / "b")

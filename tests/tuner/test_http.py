@@ -9,7 +9,15 @@ import httpx
 import pytest
 
 from deuteron.tuner.addresses import is_service_address
-from deuteron.tuner.http import MOST_ERROR_BYTES, HttpClient, ServiceError, ServiceUnreachable, StrangeAnswer
+from deuteron.tuner.fetch import Fetcher, FetchLimits
+from deuteron.tuner.http import (
+    MOST_ERROR_BYTES,
+    HttpClient,
+    ServiceError,
+    ServiceUnreachable,
+    StrangeAnswer,
+    Unsendable,
+)
 from deuteron.tuner.http_body import BodyDecoder, BodyRefused
 
 
@@ -67,6 +75,15 @@ def test_silence(error: Exception, message: str, refused: bool) -> None:
 def test_an_address_that_is_none() -> None:
     with pytest.raises(ServiceUnreachable, match="is not an address"):
         HttpClient("http://[::1")
+
+
+@pytest.mark.parametrize("token", ["secr\u00e9t", "sec\nret", "sec\x7fret", "secret "])
+def test_a_token_that_no_request_can_carry_is_not_told(token: str) -> None:
+    limits = FetchLimits(1, 1, 1, 1)
+    for make in (HttpClient, lambda url, token: Fetcher(url, limits, token=token)):
+        with pytest.raises(Unsendable, match="the token has characters") as caught:
+            make("http://service:1", token=token)
+        assert "sec" not in str(caught.value) and caught.value.__context__ is None
 
 
 def test_a_body_is_decoded_once_and_within_its_limit() -> None:
