@@ -38,8 +38,8 @@ def run_worker(
     settings' home while it is away.
 
     Raises:
-        SettingsError: the scheduler does not answer, or a device is not present.
-        DeuteronError: there is no such runner.
+        SettingsError: the scheduler does not answer, a device is not present, or the home cannot be written.
+        DeuteronError: there is no such runner, or no request can carry the token.
     """
     present = detected_devices()
     chosen = list(devices) if devices else present
@@ -49,9 +49,13 @@ def run_worker(
             f"device {missing[0]!r} is not present on this machine",
             hint=f"present: {', '.join(present)}",
         )
+    from deuteron.tuner.http import authorization  # lazy: it brings httpx
+
     from .dispatch.run import load_runner  # lazy: it brings the tuner
 
-    load_runner(settings.runner)  # a wrong one would fail every job
+    # A wrong one of either would fail every job.
+    load_runner(settings.runner)
+    authorization(settings.token)
     with interrupts_blocked():
         asyncio.run(_serve(scheduler, server_url, settings, chosen))
 
@@ -62,6 +66,7 @@ async def _serve(scheduler: str, server_url: str, settings: Settings, devices: S
     from .dispatch.engine import WORKER_CONFIG  # lazy: dask takes half a second
     from .dispatch.run import Bench  # lazy: dask takes half a second
 
+    folder = _scratch_folder(settings)
     dask.config.set(WORKER_CONFIG)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -74,11 +79,21 @@ async def _serve(scheduler: str, server_url: str, settings: Settings, devices: S
     try:
         async with asyncio.TaskGroup() as group:
             for bench in benches:
-                group.create_task(_measure_for(scheduler, bench, settings.directory("workers"), stop))
+                group.create_task(_measure_for(scheduler, bench, folder, stop))
     except* SettingsError as errors:
         raise errors.exceptions[0] from None
     finally:
         stop.set()
+
+
+def _scratch_folder(settings: Settings) -> Path:
+    """Where Dask keeps what its workers need. Raises SettingsError where there can be none."""
+    try:
+        return settings.directory("workers")
+    except OSError as error:
+        raise SettingsError(
+            f"cannot make {error.filename}: {error.strerror}", hint="DEUTERON_HOME names a folder that can be written"
+        ) from None
 
 
 def _await_interrupt(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

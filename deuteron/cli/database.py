@@ -193,7 +193,8 @@ def explained(address: str) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise CommandError(
-            f"{shown(address)}: {error.strerror or error}", hint="name a folder that exists, and can be written"
+            f"{error.filename or shown(address)}: {error.strerror or error}",
+            hint="name a folder that exists, and can be written",
         ) from None
     except DBAPIError as error:
         raise CommandError(

@@ -302,6 +302,15 @@ def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest
     assert "cannot write /proc/x" in ran.err and "DEUTERON_HOME" in ran.err
 
 
+def test_a_folder_of_the_service_that_cannot_be_made_is_named(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Not the database, which is beside it."""
+    monkeypatch.setenv("DEUTERON_HOME", str(tmp_path))
+    for name, command in (("bundles", ["serve", "--port", "0"]), ("workers", ["worker", "tcp://127.0.0.1:1"])):
+        (tmp_path / name).touch()
+        ran = run(*command)
+        assert ran.code == 2 and f"{tmp_path / name}: File exists" in ran.err
+
+
 def test_the_folder_of_a_bundle_is_told_from_it(run, bundle: Path):
     ran = run("cache", "show", bundle.parent)
     assert ran.code == 2 and f"hint: {bundle.parent / 'records.bundle'}" in ran.err
