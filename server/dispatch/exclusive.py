@@ -49,7 +49,9 @@ def _open(path: Path) -> int:
         # Not O_CREAT at once: Linux refuses that for files of other users in such a folder.
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        handle = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        os.fchmod(handle, 0o644)  # for other users, whatever the umask
+        return handle
 
 
 def _wait(handle: int, device: str) -> None:

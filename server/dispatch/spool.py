@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
@@ -140,7 +141,8 @@ def set_aside(leftover: Leftover) -> None:
 
 def leftovers(folder: Path) -> Iterator[Leftover]:
     """Spools whose writer is gone. Each is locked while the caller handles it; call ``path.unlink()``
-    once its events are delivered."""
+    once its events are delivered. One that cannot be opened, such as of a worker that another user ran, keeps nobody
+    from the others."""
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         job_id, _, claim_id = path.name.removesuffix(_SUFFIX).partition(".")
         try:
@@ -148,6 +150,14 @@ def leftovers(folder: Path) -> Iterator[Leftover]:
                 yield Leftover(path, job_id, claim_id, list(_read(path, log.recover())))
         except (BlockingIOError, FileNotFoundError):
             continue  # its run is alive, or someone else has just delivered it
+        except OSError as error:
+            _tell_once(path, error.strerror)
+
+
+@lru_cache
+def _tell_once(path: Path, reason: str | None) -> None:
+    """Every job looks for leftovers, and a file that is in the way stays so."""
+    logger.warning("%s is left where it is: %s", path, reason)
 
 
 def _read(path: Path, lines: list[bytes]) -> Iterator[Delivery]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -199,6 +200,18 @@ def test_a_process_that_dies_gives_its_device_back(tmp_path: Path) -> None:
     with exclusive("cpu", folder):
         assert 0.3 < time.monotonic() - started < 10
     holder.wait(10)
+
+
+@pytest.mark.parametrize("umask", [0o027, 0o077])
+def test_locks_are_everybody_s_under_any_umask(tmp_path: Path, umask: int) -> None:
+    """Another user of the host could not open the lock, and each of its jobs failed."""
+    before = os.umask(umask)
+    try:
+        with exclusive("cpu", tmp_path / "locks"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "locks" / "cpu.lock").stat().st_mode) == 0o644
 
 
 def test_two_services_of_one_host_take_turns(

@@ -106,3 +106,15 @@ def test_a_damaged_line_keeps_none_behind_it_back(tmp_path: Path) -> None:
     (tmp_path / "job.run.jsonl").write_bytes(b"\n".join([*lines, b""]))
     (left,) = leftovers(tmp_path)
     assert [d.sequence for d in left.deliveries] == [1, 3]
+
+
+def test_a_file_that_cannot_be_opened_keeps_no_other_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As one of a worker that root ran once: each job of the host failed, and the service stored no leftovers."""
+    (tmp_path / "a.run.jsonl").mkdir()
+    (tmp_path / "b.run.jsonl").write_bytes(b'{"sequence":1,"event":{"kind":"x"}}\n')
+    for _ in range(2):
+        (left,) = leftovers(tmp_path)
+        assert left.job_id == "b"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path / 'a.run.jsonl'} is left where it is: Is a directory"
+    ]
