@@ -65,10 +65,16 @@ class ConfigHistory:
         return [_entry(row) for row in self.connection.execute(query)]
 
     def of_job(self, job_id: str) -> list[ConfigEntry]:
-        """The records that a job found, whatever became of them later, by shape."""
+        """The records that a job found, whatever became of them later, by shape. A job that is resumed brings some
+        again, and a withdrawal stores one again."""
+        last = (
+            select(func.max(ConfigHistoryRow.number))
+            .where(ConfigHistoryRow.job_id == job_id, ConfigHistoryRow.action.in_(_ARRIVALS))
+            .group_by(ConfigHistoryRow.config_id)
+        )
         query = (
             select(_TABLE)
-            .where(ConfigHistoryRow.job_id == job_id, ConfigHistoryRow.action.in_(_ARRIVALS))
+            .where(ConfigHistoryRow.number.in_(last))
             .order_by(ConfigHistoryRow.dtype, ConfigHistoryRow.shape_key, ConfigHistoryRow.number)
         )
         return [_entry(row) for row in self.connection.execute(query)]

@@ -94,6 +94,12 @@ def test_unknown_formats_and_sources(run, bundle: Path, tmp_path: Path) -> None:
     assert ran.code == 2 and "No such file" in ran.err
 
 
+def test_a_search_that_went_on_has_each_record_once(run, bundle: Path, tmp_path: Path) -> None:
+    lines = (bundle.parent / "journal.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "journal.jsonl").write_text("".join(lines + [line for line in lines if '"shape_finished"' in line]))
+    assert len(json.loads(run("cache", "export", tmp_path).out)) == 1
+
+
 @pytest.mark.parametrize("form", ["helion", "sglang", "t4"])
 def test_names_of_records_lead_nowhere_else(run, record_of, tmp_path: Path, form: str) -> None:
     """A bundle is text that somebody else wrote."""

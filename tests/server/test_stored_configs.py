@@ -171,6 +171,17 @@ def test_a_withdrawn_config_does_not_come_back_with_a_resumed_job(store: Service
         assert kept is not None and kept.id == "b"
 
 
+def test_a_job_has_each_of_its_records_once(store: ServiceStore) -> None:
+    with store.write() as tx:
+        tx.configs.put(new_config(id="a", job_id="job"))
+        tx.configs.put(new_config(id="b", job_id="job", shape_key="M=9"))
+        tx.configs.put(new_config(id="a", job_id="job"))  # which was resumed
+        tx.configs.put(new_config(id="later", job_id="another"))
+        tx.configs.withdraw("later", who="me", reason="wrong")  # a is the answer again
+        assert [entry.config_id for entry in tx.config_history.of_job("job")] == ["a", "b"]
+        assert [entry.config_id for entry in tx.config_history.of_job("another")] == ["later"]
+
+
 @pytest.mark.parametrize("there", [False, True])
 def test_an_id_is_of_one_key(store: ServiceStore, there: bool) -> None:
     other = new_config(id="a", device_key="cuda:y")

@@ -154,8 +154,10 @@ def read_source(path: Path, *, allow_unsigned: bool = False) -> ExportSource:
         bundle, _ = read_signed(path, allow_unsigned=allow_unsigned)
         return ExportSource(bundle.records())
     events = list(read_events(path))
+    # A search that goes on tells again of the shapes that it had finished.
+    records = {event.record.id: event.record for event in events if isinstance(event, ShapeFinished)}
     return ExportSource(
-        [event.record for event in events if isinstance(event, ShapeFinished)],
+        list(records.values()),
         [event for event in events if isinstance(event, TrialFinished)],
         next((event.kernel_name for event in events if isinstance(event, JobStarted)), ""),
     )
