@@ -78,6 +78,14 @@ class Backup:
     missing_profiles: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """What a restore is about to write: the address of the database, and paths below the data directory."""
+
+    database: str
+    files: list[str]
+
+
 def back_up(settings: Settings, target: Path) -> Backup:
     """Write a backup of the service that has these settings to ``target``. The service may be running. What comes back
     says how many profiles were not to be found.
@@ -161,8 +169,8 @@ def _explained(source: Path) -> Iterator[None]:
 def _mark(settings: Settings, files: dict[str, PurePosixPath]) -> Path:
     """Note what a restore is about to write. Its place and the note go away when it has ended."""
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    note = {"database": _place(settings), "files": [str(path) for path in files.values()]}
-    write_whole(settings.home / _UNFINISHED, json.dumps(note), durable=True)
+    note = _Unfinished(_place(settings), [str(path) for path in files.values()])
+    write_whole(settings.home / _UNFINISHED, json.dumps(asdict(note)), durable=True)
     return settings.home / _UNFINISHED
 
 
@@ -171,13 +179,19 @@ def _undo_unfinished(settings: Settings) -> None:
     marker = settings.home / _UNFINISHED
     if not marker.exists():
         return
-    note = json.loads(marker.read_text())
-    if note["database"] != _place(settings):
+    try:
+        note = msgspec.json.decode(marker.read_bytes(), type=_Unfinished)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise BackupError(
-            f"a restore into {note['database']} was not finished", hint="give that address with --url, or another home"
+            f"{marker}, which says what a restore had begun to write, is damaged",
+            hint="restore into another data directory and another database",
+        ) from None
+    if note.database != _place(settings):
+        raise BackupError(
+            f"a restore into {note.database} was not finished", hint="give that address with --url, or another home"
         )
     migrations.downgrade(settings.database_url, "base")
-    for path in note["files"]:
+    for path in note.files:
         (settings.home / path).unlink(missing_ok=True)
     marker.unlink()
 

@@ -290,6 +290,15 @@ def test_a_restore_that_was_killed_is_not_served_and_can_be_repeated(at: str, ma
     assert (home / "keys" / "own.pem").read_bytes() == b"key"
 
 
+@pytest.mark.parametrize("note", [b"", b"[]", b'{"database": "sqlite:///x"}', b'{"database": 3, "files": []}', b"\xff"])
+def test_a_damaged_note_of_a_restore_is_named(note: bytes, made: Path, tmp_path: Path) -> None:
+    """The service sends whoever asks to this command."""
+    (tmp_path / "restore-unfinished.json").write_bytes(note)
+    with pytest.raises(BackupError, match="restore-unfinished.json, which says .* is damaged"):
+        restore(service(tmp_path), made)
+    assert (tmp_path / "restore-unfinished.json").read_bytes() == note
+
+
 def test_a_running_service_is_backed_up_and_its_copy_goes_on(
     make_service: Callable[..., Any], wait_until: Callable[..., None], tmp_path: Path
 ) -> None:
