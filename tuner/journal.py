@@ -105,9 +105,9 @@ class Journal:
 
     def _check_header(self, line: bytes) -> None:
         try:
-            header = decode(line, JournalHeader, f"{self.path}, line 1")
+            header = _header(line, self.path)
         except SchemaError as error:
-            raise JournalError(f"not a journal: {error.message}", hint="use another folder") from None
+            raise JournalError(f"not a journal: {error.message}", hint=error.hint or "use another folder") from None
         if header != self._header:
             raise JournalError(
                 f"{self.path} belongs to another job (kernel and its options, shapes, dtypes, device, strategy and "
@@ -134,7 +134,21 @@ def is_journal(path: Path) -> bool:
 
 
 def read_events(path: Path) -> Iterator[TuneEvent]:
-    """The events in a journal, for showing what happened; stops at a line that was cut off."""
+    """The events in a journal, for showing what happened; stops at a line that was cut off. Raises SchemaError naming
+    the line."""
     for number, line in enumerate(read_lines(path), start=1):
         if number > 1:
             yield decode_event(line, f"{path}, line {number}")
+        else:
+            _header(line, path)
+
+
+def _header(line: bytes, path: Path) -> JournalHeader:
+    """The first line of a journal. Raises SchemaError where it is none, or says that this version cannot read on."""
+    header = decode(line, JournalHeader, f"{path}, line 1")
+    if header.journal != VERSION:
+        raise SchemaError(
+            f"{path}, line 1: a journal of version {header.journal}; this deuteron reads version {VERSION}",
+            hint="use a newer deuteron" if header.journal > VERSION else "tune again",
+        )
+    return header

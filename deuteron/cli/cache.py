@@ -161,9 +161,12 @@ def export(
 
 
 def _write_files(texts: Mapping[str, str], folder: Path) -> None:
-    outside = [name for name in texts if PurePath(name).is_absolute() or ".." in PurePath(name).parts]
-    if outside:
-        raise CommandError(f"{outside[0]!r} would lie outside {folder}", hint="the source has a name that is no name")
+    hint = "the source has a name that is no name"
+    for name in texts:
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise CommandError(f"{name!r} would lie outside {folder}", hint=hint)
+        if "\0" in name:
+            raise CommandError(f"no file can be called {name!r}", hint=hint)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

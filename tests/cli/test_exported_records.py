@@ -111,6 +111,21 @@ def test_names_of_records_lead_nowhere_else(run, record_of, tmp_path: Path, form
     assert not (tmp_path / "x").exists()
 
 
+def test_a_name_that_no_file_can_have(run, record_of, tmp_path: Path) -> None:
+    write_bundle(tmp_path / "b", [record_of(EXPERTS, TILES, kernel_name="ker\0nel")])
+    ran = run("cache", "export", tmp_path / "b", "--format", "t4", "-o", tmp_path / "x")
+    assert ran.code == 2 and "no file can be called" in ran.err and r"ker\x00nel" in ran.err
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("dim", ["kernel", "dtype", "device", "cdiv"])
+def test_sizes_that_a_module_means_something_else_by(run, record_of, tmp_path: Path, dim: str) -> None:
+    """A launch could not give them: ``config_for`` took a size called ``device`` for the device."""
+    write_bundle(tmp_path / "b", [record_of({dim: 8}, TILES)])
+    ran = run("cache", "export", tmp_path / "b", "--format", "dispatch")
+    assert ran.code == 2 and f"the size '{dim}' is a name of the module itself" in ran.err
+
+
 def test_help_names_every_format(run) -> None:
     shown = " ".join(run("cache", "export", "--help").out.replace("│", " ").split())
     assert all(f"{name}: " in shown for name in FORMATS)

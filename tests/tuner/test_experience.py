@@ -318,7 +318,7 @@ def test_logs_of_records_have_both_configurations(make_record: Callable[..., Con
     assert found.device == "cuda/h100/cc90/sm132/80gib/700w" and found.shape == {"M": 4}
 
 
-@pytest.mark.parametrize("ends", [(0.0, 1.5, 1.6), (-1.0, 1.5, 1.6), (0.0, 0.0, 0.0)])
+@pytest.mark.parametrize("ends", [(0.0, 1.5, 1.6), (-1.0, 1.5, 1.6), (0.0, 0.0, 0.0), (5e-324,) * 3])
 def test_of_a_speed_up_that_nobody_measures_the_default_is_left(
     make_record: Callable[..., ConfigRecord], ends: tuple[float, float, float]
 ) -> None:

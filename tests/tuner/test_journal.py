@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from deuteron.tuner.errors import JournalError
+from deuteron.tuner.errors import JournalError, SchemaError
 from deuteron.tuner.events import JobStarted, TrialFinished
 from deuteron.tuner.job import Budget, JobSpec
 from deuteron.tuner.journal import Journal, read_events
@@ -107,6 +107,23 @@ def test_budget_may_change_the_rest_may_not(tmp_path: Path) -> None:
     (tmp_path / "other" / "journal.jsonl").write_text("hello\n")
     with pytest.raises(JournalError, match="not a journal"):
         Journal(tmp_path / "other", SPEC)
+
+
+@pytest.mark.parametrize(
+    ("header", "says"),
+    [
+        (b'{"journal":2,"job":"x","more":[]}', "a journal of version 2; this deuteron reads version 1"),
+        (b'{"journal":1', "line 1: not valid JSON"),
+        (b"[]", "line 1"),
+    ],
+)
+def test_a_first_line_that_this_version_does_not_know(tmp_path: Path, header: bytes, says: str) -> None:
+    """What follows may mean something else."""
+    (tmp_path / "journal.jsonl").write_bytes(header + b"\n")
+    with pytest.raises(SchemaError, match=says):
+        list(read_events(tmp_path / "journal.jsonl"))
+    with pytest.raises(JournalError, match=says):
+        Journal(tmp_path, SPEC)
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from deuteron.compiler.runtime.device import DeviceProperties
+from deuteron.tuner.errors import SchemaError
 from deuteron.tuner.evaluate.compilation import code_facts, compile_variant
 from deuteron.tuner.measure.bounds import bound_of, explain
 from deuteron.tuner.measure.gauge import Gauge, Peaks
@@ -138,6 +139,13 @@ def test_peaks_are_those_of_the_papers() -> None:
 def test_what_bounds_a_variant(found: Measurement, bound: Bound, words: str) -> None:
     assert found.bound == bound
     assert words in (explain(found) or "")
+
+
+@pytest.mark.parametrize("fact", ["programs", "registers", "code_bytes"])
+def test_facts_that_no_code_has_are_refused(fact: str) -> None:
+    """Searches take their logarithms, and files and workers may say anything."""
+    with pytest.raises(SchemaError, match=f"code facts.{fact}"):
+        CodeFacts.from_json({**GPU.to_json(), fact: -1})
 
 
 def test_nothing_known_means_no_words() -> None:

@@ -114,7 +114,7 @@ def logs_of_records(records: Iterable[ConfigRecord]) -> list[SearchLog]:
                 (record.default_config, record.default_time_ns),
                 (record.config, _in_pairs(record)),
             )
-            if time is not None and time.median > 0
+            if time is not None and 0 < time.median < math.inf
         }
         known = _fastest(found.values())
         logs.append(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, TypeAlias
 
-from ..codec import Document, Finite
+from ..codec import Count, Document, Finite
 from .instructions import InstructionMix
 from .statistics import Interval
 
@@ -56,21 +56,21 @@ class CodeFacts(Document, frozen=True):
 
     noun: ClassVar[str] = "code facts"
 
-    programs: int
-    threads: int | None = None
-    registers: int | None = None
-    spill_bytes: int | None = None
-    stack_bytes: int | None = None
-    shared_bytes: int | None = None
-    slots: int | None = None
-    resident_programs: int | None = None
-    resident_warps: int | None = None
-    most_warps: int | None = None
+    programs: Count
+    threads: Count | None = None
+    registers: Count | None = None
+    spill_bytes: Count | None = None
+    stack_bytes: Count | None = None
+    shared_bytes: Count | None = None
+    slots: Count | None = None
+    resident_programs: Count | None = None
+    resident_warps: Count | None = None
+    most_warps: Count | None = None
     limiter: str | None = None
     persistent: bool = False
     instructions: InstructionMix | None = None
-    vector_bytes: int | None = None
-    code_bytes: int | None = None
+    vector_bytes: Count | None = None
+    code_bytes: Count | None = None
 
     @property
     def occupancy(self) -> float | None:

@@ -138,7 +138,7 @@ def write_bundle(
             manifest = _signed(manifest, sign_with)
             _publish(path, manifest, body)
     except OSError as error:
-        raise BundleError(f"cannot write the bundle {path}: {error}") from error
+        raise BundleError(f"cannot write the bundle {path}: {error.strerror or error}") from error
     return manifest
 
 
@@ -170,7 +170,7 @@ def write_encoded_bundle(
             manifest = _signed(manifest, sign_with)
             _publish(path, manifest, body)
     except OSError as error:
-        raise BundleError(f"cannot write the bundle {path}: {error}") from error
+        raise BundleError(f"cannot write the bundle {path}: {error.strerror or error}") from error
     return manifest
 
 

@@ -21,7 +21,7 @@ def read_journal(path: Path) -> list[Recording]:
     except OSError as error:
         raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
     except SchemaError as error:
-        raise RecordingError(f"{path}: not a journal: {error.message}") from None
+        raise RecordingError(f"{path}: not a journal: {error.message}", hint=error.hint) from None
     started = next((event for event in events if isinstance(event, JobStarted)), None)
     device, kernel = (started.device, started.kernel_name) if started else ("", "")
     tasks: dict[str, list[TrialFinished]] = {}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from deuteron.tuner import ConfigRecord
     from deuteron.tuner.codec import Scalar
 
+#: Parameters of ``config_for`` beside the sizes.
+_PARAMETERS = ("kernel", "dtype", "device")
 #: What constraints call, besides what Python has.
 FUNCTIONS = """
 def cdiv(a, b):
@@ -35,12 +37,14 @@ def legality_text(record: ConfigRecord) -> str:
     :meth:`ConfigRecord.objection` does.
 
     Raises:
-        CommandError: a constraint names something that nothing gives a value, or a size has no name in Python.
+        CommandError: a constraint names something that nothing gives a value, or a size has no name in Python, or that
+            of a parameter of ``config_for`` or of a function.
     """
+    from deuteron.tuner.expression import FUNCTIONS as CALLED  # lazy: help starts without the tuner
     from deuteron.tuner.records.reach import Reach  # lazy: help starts without the tuner
 
     reach = record.reach or Reach()
-    sizes = ", ".join(python_name(dim, "the size") for dim in record.shape)
+    sizes = ", ".join(python_name(dim, "the size", (*_PARAMETERS, *CALLED)) for dim in record.shape)
     tests = [f"{dim} <= {max(size, reach.sizes.get(dim, size))}" for dim, size in record.shape.items()]
     if not reach.together and len(reach.sizes) > 1:
         tests.append(" + ".join(f"({dim} > {size})" for dim, size in record.shape.items()) + " <= 1")
