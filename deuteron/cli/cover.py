@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from .errors import CommandError
 from .exports.cover import cover_json, cover_python
 from .job_options import KernelOptions, Sources, read_workload
-from .output import console, format_config, make_table, say, tell, write_output
+from .output import check_folder_of, console, format_config, make_table, say, tell, write_output
 from .settings import token_for
 from .signatures import AllowUnsigned, bundle_reader
 
@@ -88,14 +89,18 @@ def cover(
 
     if tolerance is not None and count is not None:
         raise CommandError("--tolerance and --k are two questions", hint="give one of them")
+    percent = 3.0 if tolerance is None else tolerance
+    if not 0 <= percent < math.inf:
+        raise CommandError(f"a tolerance of {percent:g} %", hint="0 or more")
+    if output is not None:
+        if form is CoverFormat.table:
+            raise CommandError("--output has no meaning with --format table", hint="--format python or json")
+        check_folder_of(output)
     name = _workload(kernel).kernel.name if measure is not None else kernel
     logs = _logs(sources or (), name, allow_unsigned)
     table = _table(logs, dtype, device, weight or ())
     if measure is not None:
         table = _measured(table, kernel, measure, dtype, logs)
-    percent = 3.0 if tolerance is None else tolerance
-    if not percent >= 0:
-        raise CommandError(f"a tolerance of {percent:g} %", hint="0 or more")
 
     def choose(table: TimeTable, nodes: int) -> Cover:
         return cover_within(table, percent / 100, nodes) if count is None else cover_with(table, count, nodes)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deuteron.compiler.printable import printable, printable_line
-from deuteron.compiler.whole_file import write_whole
+from deuteron.compiler.whole_file import open_descriptor, write_whole
 
 from .errors import CommandError
 
@@ -64,6 +64,8 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 def check_folder_of(path: Path) -> None:
     """Raise :class:`CommandError`, before any work, where a file has no folder to be written to, or may not be."""
+    if open_descriptor(path) is not None or (path.exists() and not path.is_file()):
+        return  # written where it stands
     folder = path.resolve().parent
     if not folder.is_dir():
         raise CommandError(f"cannot write {path}: there is no folder {folder}")

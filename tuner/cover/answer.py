@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -60,9 +61,9 @@ def cover_within(table: TimeTable, tolerance: float = 0.03, most_nodes: int = MO
     it.
 
     Raises:
-        CoverError: the tolerance is negative.
+        CoverError: the tolerance is negative or infinite.
     """
-    if not tolerance >= 0:
+    if not 0 <= tolerance < math.inf:
         raise CoverError(f"a tolerance of {tolerance}", hint="0 or more; 0.03 is 3 %")
     return _answer(table, tolerance, _covered(table, tolerance, most_nodes))
 
