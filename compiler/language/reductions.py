@@ -110,8 +110,13 @@ def comparable(x: tensor) -> tensor:
 
 
 @builtin
-def index_along(x: tensor, axis: int) -> tensor:
-    """i32 positions along ``axis`` in the shape of ``x``; raises TypeMismatch for an axis outside the rank."""
+def index_along(x: tensor, axis: int | None) -> tensor:
+    """i32 positions along ``axis`` in the shape of ``x``, row-major ones for None.
+
+    Raises TypeMismatch for an axis outside the rank.
+    """
+    if axis is None:
+        return shapes.reshape(arange(0, x.numel), x.shape)
     place = shapes._axis(axis, len(x.shape))
     positions = arange(0, x.shape[place])
     for d in range(len(x.shape)):
@@ -161,9 +166,7 @@ def _extremum(
     if not indices:
         return reduce(comparable(input), axis, plain, keep_dims)
     x = promote_bf16(input)
-    flat = shapes.ravel(x) if axis is None else x
-    place = 0 if axis is None else axis
-    return reduce((flat, index_along(flat, place)), place, indexed, keep_dims)
+    return reduce((x, index_along(x, axis)), axis, indexed, keep_dims)
 
 
 @overload

@@ -270,6 +270,22 @@ def test_extrema_among_nans_and_equal_numbers(launch, rng, axis, shape, warps, l
     np.testing.assert_array_equal(np.signbit(most)[wanted == 0], np.signbit(wanted)[wanted == 0])
 
 
+@triton.jit
+def extreme_of_all(x_ptr, at_ptr, o_ptr, M: tl.constexpr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :])
+    most, at = tl.max(x, return_indices=True, keep_dims=True)
+    tl.static_assert(len(most.shape) == 2 and len(at.shape) == 2)
+    zero = tl.arange(0, 1)[:, None]
+    tl.store(o_ptr + zero, most)
+    tl.store(at_ptr + zero, at)
+
+
+def test_the_extreme_of_all_axes_keeps_them(launch, normal) -> None:
+    x = normal(8, 16)
+    _, at, most = launch(extreme_of_all, (1,), x, np.zeros(1, np.int32), np.zeros(1, np.float32), M=8, N=16)
+    assert (most.item(), at.item()) == (x.max(), x.argmax())
+
+
 def test_binary_search(launch, rng) -> None:
     keys = np.sort(rng.integers(0, 100, 37)).astype(np.int32)
     queries, zeros = rng.integers(0, 100, 50).astype(np.int32), np.zeros(50, np.int32)
