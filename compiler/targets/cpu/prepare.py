@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...ir.core import Block, Function, FunctionParameter, Op, Value, uses
-from ...ir.types import F32, Scalar
+from ...ir.types import F32, Scalar, Tile
 from ...tile import control, elementwise, matmul, reduction
 from .carried import offset_carried_tiles
 from .formats import is_narrow
@@ -32,7 +32,7 @@ def _rewrite(block: Block, replaced: dict[Value, Value], products: Products) -> 
             replaced[op.result] = products.rewrite(block, op)
             continue
         if isinstance(op, reduction.Reduce | reduction.Scan) and _accumulates_narrow(op):
-            replaced[op.results[0]] = _accumulated_in_f32(block, op)
+            replaced |= zip(op.results, _accumulated_in_f32(block, op), strict=True)
             continue
         tail: list[Op] = []
         if isinstance(op, control.For):
@@ -45,26 +45,33 @@ def _rewrite(block: Block, replaced: dict[Value, Value], products: Products) -> 
 
 
 def _accumulates_narrow(op: reduction.Reduce | reduction.Scan) -> bool:
-    """Whether it is a sum or a product of floats below 32 bits."""
-    elem = op.inputs[0].type.elem
-    added = isinstance(op.combine.ops[0], elementwise.Add | elementwise.Mul) and len(op.combine.ops) == 2
-    return added and len(op.inputs) == 1 and isinstance(elem, Scalar) and is_narrow(elem)
+    """Whether it makes sums and products, some of them of floats below 32 bits, and nothing else."""
+    combined = op.combine.ops[:-1]
+    added = bool(combined) and all(isinstance(inner, elementwise.Add | elementwise.Mul) for inner in combined)
+    return added and any(_in_f32(x.type) != x.type for x in op.inputs)
 
 
-def _accumulated_in_f32(block: Block, op: reduction.Reduce | reduction.Scan) -> Value:
+def _in_f32(type: Tile) -> Tile:
+    return type.with_elem(F32) if isinstance(type.elem, Scalar) and is_narrow(type.elem) else type
+
+
+def _accumulated_in_f32(block: Block, op: reduction.Reduce | reduction.Scan) -> list[Value]:
     """Append the operation on f32 to ``block``, rounded once: here one element comes after the other, and a long sum
     that is rounded with each of them stops where an element is less than half of its last place."""
-    (x,) = op.inputs
-    combine = Block()
-    env = {arg: combine.add_argument(arg.type.with_elem(F32), arg.name) for arg in op.combine.args}
-    combine.ops = [inner.clone(env) for inner in op.combine.ops]
-    wide = elementwise.Cast(x, F32)
-    made = op.clone({}, inputs=(wide.result,), combine=combine)
-    back = elementwise.Cast(made.results[0], x.type.scalar)
-    for added in (wide, made, back):
+
+    def append(added: Op) -> Op:
         added.location = op.location
-    block.ops += [wide, made, back]
-    return back.result
+        block.ops.append(added)
+        return added
+
+    def cast(x: Value, to: Tile) -> Value:
+        return x if x.type.elem == to.elem else append(elementwise.Cast(x, to.scalar)).result
+
+    combine = Block()
+    env = {arg: combine.add_argument(_in_f32(arg.type), arg.name) for arg in op.combine.args}
+    combine.ops = [inner.clone(env) for inner in op.combine.ops]
+    made = append(op.clone({}, inputs=tuple(cast(x, _in_f32(x.type)) for x in op.inputs), combine=combine))
+    return [cast(wide, x.type) for wide, x in zip(made.results, op.inputs, strict=True)]
 
 
 def fuse_accumulation(function: Function) -> None:

@@ -55,6 +55,26 @@ def test_long_sums_of_narrow_floats(both, same, dtype, axis):
     same(upto, x.astype(np.float64).cumsum(axis).astype(dtype), ulp)
 
 
+def test_long_sums_of_several_tiles(both, same):
+    """Those that are wide already stay as they are."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, (512, 16)).astype(ml_dtypes.bfloat16)
+    n = rng.integers(0, 2**31, (512, 16)).astype(np.int32)
+
+    def make(k, x, n):
+        def add(a, m, b, n):
+            return [k.emit(e.Add(a, b)), k.emit(e.Add(n, m))]
+
+        return [*k.reduce([x, n], 0, add), *k.scan([x, n], 0, add, reverse=True)]
+
+    total, count, upto, counts = both(make, x, n)[0]
+    ulp = float(ml_dtypes.finfo(x.dtype).eps)
+    same(total, x.astype(np.float64).sum(0).astype(x.dtype), ulp)
+    same(upto[0], total, ulp)
+    np.testing.assert_array_equal(count, n.sum(0, dtype=np.int32))
+    np.testing.assert_array_equal(counts, n[::-1].cumsum(0, dtype=np.int32)[::-1])
+
+
 @pytest.mark.parametrize("kind,reference", [(e.Max, np.max), (e.Min, np.min)])
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.uint32, np.float32])
 def test_extremes_of_one_sign(both, kind, reference, dtype):
