@@ -1,15 +1,16 @@
 """What the combining region of a reduction does, where that is one of the few things that hardware does for all lanes
-of a warp at once."""
+of a warp at once, and whether it gives the same bits whichever of two items is the left one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import isnan, nan
 from typing import Literal
 
 from ...ir.core import Block, Op, Value
-from ...tile.elementwise import Add, And, Compare, Max, Min, Not, Or, Select, Xor
+from ...tile.elementwise import Add, And, Compare, Max, Min, Mul, Not, Or, Select, Xor
 from ...tile.passes.numbers import Number, evaluate
 
 Extreme = Literal["min", "max"]
@@ -119,3 +120,33 @@ def _evaluate(op: Op, operands: list[_Part | Number]) -> _Part | Number | None:
         case Not() | And() | Or() | Xor() if len(numbers) == len(op.operands):
             return evaluate(op, numbers)
     return None
+
+
+def rounds_alike(region: Block) -> bool:
+    """Whether ``region`` gives the same bits when its two items change places, as far as it is commutative: with every
+    float it computes, it computes the one that this then is."""
+    if any(op.blocks for op in region.ops):
+        return False
+    numbers: dict[object, int] = {}
+    left, right = region.args[: len(region.args) // 2], region.args[len(region.args) // 2 :]
+    return _floats(region, [*left, *right], numbers) == _floats(region, [*right, *left], numbers)
+
+
+def _floats(region: Block, args: Sequence[Value], numbers: dict[object, int]) -> set[int]:
+    """The floats that ``region`` computes of ``args``, by number, which computations share that give the same bits."""
+    known: dict[Value, int] = {value: numbers.setdefault(place, len(numbers)) for place, value in enumerate(args)}
+    found = set()
+    for op in region.ops:
+        operands = tuple(known.get(value, value) for value in op.operands)
+        commutes = isinstance(op, Add | Mul | Min | Max) and not _adds_products(op)
+        for place, result in enumerate(op.results):
+            key = (type(op), *op.attributes.items(), frozenset(operands) if commutes else operands, place)
+            known[result] = numbers.setdefault(key, len(numbers))
+            if result.type.is_float and not isinstance(op, Select):
+                found.add(known[result])
+    return found
+
+
+def _adds_products(op: Op) -> bool:
+    """Of two products one becomes part of the addition, without being rounded, and nobody knows which."""
+    return isinstance(op, Add) and isinstance(op.lhs.op, Mul) and isinstance(op.rhs.op, Mul)

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...errors import UnsupportedOp
 from ...gpu.layouts.reduction import ReductionPlan, bits_of, plan_reduction
+from ...hardware import LANE_BITS
 from ...ir.core import Block, Value
 from ...ir.types import Element
 from ...tile.reduction import Reduce
-from .convert import shuffle_element
+from .combining import rounds_alike
+from .convert import shuffle_element, shuffle_from
 from .in_order import PositionOrder, in_order
 from .lowering import ELEMENT_RULES, Lowering, reach_of, rule
 from .registers import Registers
@@ -61,8 +63,7 @@ def _reduce(state: Lowering, op: Reduce) -> None:
     if together is not None:
         items = [together(state, item) for item in items]
     else:
-        for bit in plan.lane_bits:
-            items = [_exchange(state, op.combine, item, elements, 1 << bit) for item in items]
+        items = _across_lanes(state, op.combine, items, elements, plan.lane_bits)
     if plan.warp_bits:
         items = _across_warps(state, op, plan, items, elements)
     for place, result in enumerate(op.results):
@@ -93,6 +94,22 @@ def _reduce_in_order(
         pairs = zip(items[::2], items[1::2], strict=True)
         items = [combine(state, block, left, right, decided) for left, right in pairs]
     return items[0]
+
+
+def _across_lanes(
+    state: Lowering, block: Block, items: list[Item], elements: list[Element], bits: Sequence[int]
+) -> list[Item]:
+    """The items of all lanes that differ in ``bits``, combined. One lane's left item is another's right one: where they
+    round otherwise, all get what the first one has, since a branch on a number has to be the same one for all."""
+    for bit in bits:
+        items = [_exchange(state, block, item, elements, 1 << bit) for item in items]
+    if not bits or rounds_alike(block):
+        return items
+    first = state.thread_bits([0 if bit in bits else 1 << bit for bit in range(LANE_BITS)], [])
+    return [
+        tuple(shuffle_from(state, value, elem, first) for value, elem in zip(item, elements, strict=True))
+        for item in items
+    ]
 
 
 def _exchange(state: Lowering, block: Block, item: Item, elements: list[Element], lane_xor: int) -> Item:
@@ -137,9 +154,7 @@ def _across_warps(
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [combine(state, op.combine, parts[i], parts[i + half]) for i in range(half)]
-        for bit in sharing:
-            parts = [_exchange(state, op.combine, parts[0], elements, 1 << bit)]
-        made.append(parts[0])
+        made += _across_lanes(state, op.combine, parts, elements, sharing)
     return made
 
 

@@ -41,6 +41,59 @@ def test_reductions(from_text, simulated, rng, shape, axis, warps) -> None:
         np.testing.assert_array_equal(y, getattr(np, name)(x, axis=axis))
 
 
+MEAN = """
+def k(x_ptr, y_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + i)
+    mean, _ = tl.reduce((x, tl.full((N,), 1, x.dtype)), 0, {combine})
+    tl.store(y_ptr + i, tl.broadcast_to(mean, (N,)))
+
+
+@triton.jit
+def means(mean, count, other, others):
+    total = count + others
+    return mean + (other - mean) * (others / total), total
+
+
+@triton.jit
+def sums(x, count, other, others):
+    return x + other, others * count
+
+
+@triton.jit
+def nearest(x, count, other, others):
+    first = (x.abs() < other.abs()) | ((x.abs() == other.abs()) & (count < others))
+    return tl.where(first, x, other), tl.where(first, count, others)
+
+
+@triton.jit
+def products(x, y, other, others):
+    return x * other - y * others, x * others + y * other
+"""
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8, 32])
+@pytest.mark.parametrize("dtype", ["fp32", "fp64"])
+def test_a_result_is_one_number_in_all_lanes(from_text, simulated, rng, dtype, warps) -> None:
+    """Which of two means is the left one differs between lanes, and so does what is rounded."""
+    types = {"x_ptr": f"*{dtype}:16", "y_ptr": f"*{dtype}:16"}
+    sample = from_text(MEAN.format(combine="means"), types, {"N": 1024}, warps)
+    x = rng.standard_normal(1024).astype(DTYPES[dtype])
+    y = np.zeros_like(x)
+    simulated(sample, (1,), [x, y])
+    np.testing.assert_array_equal(y, y[0])
+    np.testing.assert_allclose(y[0], x.astype(np.float64).mean(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("combine", "shuffles"), [("means", 10 + 2), ("sums", 10), ("nearest", 10), ("products", 10 + 2)]
+)
+def test_only_lanes_that_round_otherwise_are_told(from_text, combine, shuffles) -> None:
+    types = {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16"}
+    text = from_text(MEAN.format(combine=combine), types, {"N": 256}, 1).program().llvm
+    assert text[text.index("define ") :].count("shfl.sync") == shuffles
+
+
 @pytest.mark.parametrize(
     ("dtype", "warps", "sums", "shuffles"),
     [
