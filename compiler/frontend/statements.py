@@ -120,7 +120,4 @@ def _assert(frame: Frame, node: ast.Assert) -> None:
     condition = evaluate(frame, node.test)
     message = str(evaluate(frame, node.msg)) if node.msg else ""
     with frame.at(node):
-        if isinstance(condition, tensor):
-            debugging.device_assert(condition, message)
-        else:
-            debugging.static_assert(condition, message)
+        debugging.device_assert(condition if isinstance(condition, tensor) else bool(condition), message)

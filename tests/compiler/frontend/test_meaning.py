@@ -9,19 +9,25 @@ import pytest
 
 import deuteron
 import deuteron.language as tl
-from deuteron.compiler.errors import CompilationError, KernelMismatch, TypeMismatch, UnsupportedSyntax
+from deuteron.compiler.errors import (
+    CompilationError,
+    KernelAssertionError,
+    KernelMismatch,
+    TypeMismatch,
+    UnsupportedSyntax,
+)
 from deuteron.compiler.frontend import KernelSource, lower
 from deuteron.compiler.targets.interpreter import run
 
 HEAD = "import triton\nimport triton.language as tl\n\n@triton.jit\ndef kernel(x, out, n):\n    i = tl.arange(0, 16)\n"
 
 
-def execute(body: str, x: np.ndarray, out: np.ndarray, n: int = 0) -> np.ndarray:
+def execute(body: str, x: np.ndarray, out: np.ndarray, n: int = 0, debug: bool = False) -> np.ndarray:
     """Interpret ``body`` with arrays x and out, a number n, and i = 0 .. 15; what it leaves in out."""
     source = KernelSource.from_text(HEAD + "".join(f"    {line}\n" for line in body.split("; ")), "kernel")
     names = {"int32": "i32", "uint32": "u32", "float32": "f32", "int64": "i64"}
     types = {name: f"*{names[a.dtype.name]}" for name, a in (("x", x), ("out", out))}
-    run(lower(source, {**types, "n": "i32"}, {}), (1,), [x, out, n])
+    run(lower(source, {**types, "n": "i32"}, {}, debug=debug), (1,), [x, out, n])
     return out
 
 
@@ -215,6 +221,13 @@ def test_a_condition_that_is_no_boolean_is_taken_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="tl.where takes an int1 as condition, got .*write x != 0"):
         found = execute(body, NUMBERS, np.zeros(16, np.int32))
     assert found.tolist() == [i if i & 4 else -i for i in range(16)]
+
+
+def test_assertions_of_known_values_are_kept_by_debug_as_others_are() -> None:
+    body = "assert 2 > 3, 'too small'; tl.store(out + i, i)"
+    assert execute(body, NUMBERS, np.zeros(16, np.int32)).tolist() == list(range(16))
+    with pytest.raises(KernelAssertionError, match="too small"):
+        execute(body, NUMBERS, np.zeros(16, np.int32), debug=True)
 
 
 def test_names_take_the_first_values_of_a_longer_tuple() -> None:
