@@ -123,8 +123,8 @@ def _evaluate(op: Op, operands: list[_Part | Number]) -> _Part | Number | None:
 
 
 def rounds_alike(region: Block) -> bool:
-    """Whether ``region`` gives the same bits when its two items change places, as far as it is commutative: with every
-    float it computes, it computes the one that this then is."""
+    """Whether a commutative ``region`` gives the same bits when its two items change places: it computes the same
+    floats in either order."""
     if any(op.blocks for op in region.ops):
         return False
     numbers: dict[object, int] = {}
