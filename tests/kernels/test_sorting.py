@@ -67,6 +67,17 @@ def sort_computed(x, out, N: tl.constexpr, ROUNDS):
     tl.store(out + i, tl.flip(v) - v)
 
 
+@triton.jit
+def one_of_both_ends(x, y, c, out, N: tl.constexpr):
+    """The larger or the smaller of two, as a network exchanges them, and what only looks like it."""
+    i = tl.arange(0, N)
+    a, b, upper = tl.load(x + i), tl.load(y + i), tl.load(c + i) != 0
+    tl.store(out + i, tl.where(upper, tl.maximum(a, b), tl.minimum(b, a)))
+    tl.store(out + N + i, tl.where(upper, tl.minimum(a, b), tl.maximum(a, b)))
+    tl.store(out + 2 * N + i, tl.where(upper, tl.maximum(a, b), tl.minimum(a, i)))
+    tl.store(out + 3 * N + i, tl.where(upper, tl.maximum(a, b), tl.maximum(b, a)))
+
+
 DTYPES = {
     "bool": np.bool_, "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u32": np.uint32, "i64": np.int64,
     "u64": np.uint64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
@@ -171,6 +182,18 @@ def test_topk(launch, rng, name, k):
     x = numbers(rng, name, (4, 32))
     want = np.flip(ascending(x, 1), 1)[:, :k]
     same(launch(topk_last, (1,), x, np.zeros((4, k), x.dtype), M=4, N=32, K=k)[1], want)
+
+
+@pytest.mark.parametrize("name", ["i64", "u64", "u32"])
+def test_choices_between_the_larger_and_the_smaller(launch, rng, name):
+    """Of 64 bits GPUs make one comparison of them."""
+    x, y = numbers(rng, name, (64,)), numbers(rng, name, (64,))
+    y[::4] = x[::4]
+    c = rng.integers(0, 2, 64).astype(np.int32)
+    low, high, place = np.minimum(x, y), np.maximum(x, y), np.arange(64).astype(x.dtype)
+    want = [np.where(c, high, low), np.where(c, low, high), np.where(c, high, np.minimum(x, place)), high]
+    got = launch(one_of_both_ends, (1,), x, y, c, np.zeros(256, x.dtype), N=64)[3]
+    same(got, np.concatenate(want))
 
 
 @triton.jit

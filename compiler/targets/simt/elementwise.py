@@ -18,7 +18,7 @@ from ...llvm.reals import F32 as SINGLE
 from ...llvm.typed import Emitter, Typed
 from ...tile import elementwise as ew
 from .casts import convert
-from .lowering import Lowering, elementwise, rule
+from .lowering import Lowering, element_rule, elementwise, lower_elementwise, rule
 from .registers import memory_type, register_type
 
 LOG2_E = 1 / math.log(2)
@@ -159,10 +159,41 @@ def _compare(state: Lowering, op: ew.Compare, args: list[str]) -> str:
     return state.text.op(f"icmp {predicate} {name} {args[0]}, {args[1]}")
 
 
-@elementwise(ew.Select)
+@element_rule(ew.Select)
 def _select(state: Lowering, op: ew.Select, args: list[str]) -> str:
     name = register_type(op.on_true.type.elem)
     return state.text.op(f"select i1 {args[0]}, {name} {args[1]}, {name} {args[2]}")
+
+
+@rule(ew.Select)
+def _select_tile(state: Lowering, op: ew.Select) -> None:
+    pair = _pair_of_extrema(op)
+    if pair is None:
+        lower_elementwise(state, op)
+        return
+    # There is no minimum of 64 bits: either extremum is a comparison and a selection, and so is the choice of both.
+    operands = [state.values[v] for v in (op.condition, *pair)]
+    larger = isinstance(op.on_true.op, ew.Max)
+
+    def exchanged(i: int) -> str:
+        condition, x, y = (o[i] for o in operands)
+        order = "slt" if pair[0].type.scalar.is_signed else "ult"
+        other = state.text.op(f"xor i1 {state.text.op(f'icmp {order} i64 {x}, {y}')}, {condition}")
+        first, second = (x, y) if larger else (y, x)
+        return state.text.op(f"select i1 {other}, i64 {first}, i64 {second}")
+
+    state.define_lazily(op.result, operands, exchanged, state.equal_registers(op.result))
+
+
+def _pair_of_extrema(op: ew.Select) -> tuple[Value, Value] | None:
+    """The integers of 64 bits of which ``op`` takes the larger or the smaller; None where it takes anything else."""
+    sides = (op.on_true.op, op.on_false.op)
+    match sides:
+        case (ew.Max() as one, ew.Min() as two) | (ew.Min() as one, ew.Max() as two):
+            scalar = one.lhs.type.scalar
+            if not scalar.is_float and scalar.bits == 64 and {one.lhs, one.rhs} == {two.lhs, two.rhs}:
+                return one.lhs, one.rhs
+    return None
 
 
 @elementwise(ew.Fma)

@@ -56,7 +56,7 @@ def elementwise(
     def register(
         function: Callable[[Lowering, OpT, list[str]], str],
     ) -> Callable[[Lowering, OpT, list[str]], str]:
-        RULES(kind)(_lower_elementwise)
+        RULES(kind)(lower_elementwise)
         return element_rule(kind)(function)
 
     return register
@@ -77,7 +77,8 @@ def element_rule(
     return register
 
 
-def _lower_elementwise(state: Lowering, op: Op) -> None:
+def lower_elementwise(state: Lowering, op: Op) -> None:
+    """The rule for tiles of an operation that has an element's: each register from those of the operands."""
     element = ELEMENT_RULES[type(op)]
     operands = [state.values[v] for v in op.operands]
     equal = state.equal_registers(op.result)
