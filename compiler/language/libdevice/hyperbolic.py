@@ -6,7 +6,7 @@ others come from these two. Of f64 the error of a step that would cost accuracy 
 
 from __future__ import annotations
 
-from ...ir.types import F32, F64
+from ...ir.types import F32, F64, U32
 from ..arithmetic import cast_to, constant
 from ..builtin import builtin
 from ..conditions import where
@@ -89,8 +89,8 @@ def cosh(x: Operand) -> tensor:
 
 
 def _log1p_of_f32(x: tensor) -> tensor:
-    """log(1 + x) of finite ``x`` > -1; of -0 it is -0. 1 + x is 2**-k times a number from 3/4 to 3/2: what that has
-    beyond 1 is exact, without what 1 + x is rounded by."""
+    """log(1 + x) of finite ``x`` >= -1; of -0 it is -0. 1 + x is 2**-k times a number from 3/4 to 3/2: what that has
+    beyond 1 is exact, without what 1 + x is rounded by. Of x = -1 it is -2**127, and the series -inf, as it should."""
     k = (0x3FBFFFFF - bits_of(sum_rn(x, 1.0))) & -0x800000
     scaled = reinterpret(bits_of(x) + k, F32)
     f = sum_rn(scaled, -fma(reinterpret(0x40800000 + k, F32), -0.25, 1.0))
@@ -102,9 +102,8 @@ def log1p(x: Operand) -> tensor:
     """log(1 + x), accurate near 0, in the float type of ``x`` (integers: f32)."""
 
     def single(x: tensor) -> tensor:
-        bits = bits_of(sum_rn(x, 1.0))
-        edge = where(bits == 0, float("-inf"), fma(x, float("inf"), float("inf")))  # NaN below -1
-        return where((bits > 0) & (bits < 0x7F800000), _log1p_of_f32(x), edge)
+        bits = reinterpret(bits_of(sum_rn(x, 1.0)), U32)  # of negative numbers beyond those of infinity
+        return where(bits < 0x7F800000, _log1p_of_f32(x), fma(x, float("inf"), float("inf")))  # NaN below -1
 
     def double(x: tensor) -> tensor:
         u = 1.0 + x  # Kahan: what is lost of x in the rounding of 1 + x is added
