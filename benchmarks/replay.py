@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--protocol", choices=PROTOCOLS, default="charged")
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed, where several processes share them")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     known = {**STRATEGIES, **PEERS}
@@ -57,14 +58,19 @@ def main() -> None:
     for path in options.spaces:
         recording = read_kernel_tuner(path)
         for score in compare(
-            [recording], chosen, protocol=options.protocol, budget=options.budget, seeds=range(options.seeds)
+            [recording],
+            chosen,
+            protocol=options.protocol,
+            budget=options.budget,
+            seeds=range(options.first, options.first + options.seeds),
         ):
             scores.append(score)
             means = "  ".join(f"{n}: {score.at(n).mean:.3f}" for n in sorted(score.fractions))
             print(f"{score.recording:32} {score.strategy:24} {means}  {score.cost.median_ms:.1f} ms", flush=True)
             if options.json is not None:
                 names = tuple(path.name for path in options.spaces)
-                arguments = (f"--protocol={options.protocol}", f"--seeds={options.seeds}", *names)
+                seeds = f"--first={options.first}", f"--seeds={options.seeds}"
+                arguments = (f"--protocol={options.protocol}", f"--budget={options.budget}", *seeds, *names)
                 results = Results(arguments, StrategyComparison(tuple(scores)))
                 options.json.write_text(json.dumps(rounded(results.to_json())) + "\n")
     comparison = StrategyComparison(tuple(scores))
