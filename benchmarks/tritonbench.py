@@ -7,9 +7,9 @@ itself on the GPU and leaves what it computed in ``result_gold``. Each file runs
 compiler; results are compared for fixed seeds and known contents of uninitialised memory. ``--jobs`` files run at the
 same time; once all of them have, those with equal results are timed one after the other, in alternating windows and
 with nothing else on the GPU: the time of the operator's own kernels as CUPTI records them. A file that autotunes does
-so again before that, on the quiet GPU. ``speed`` is Triton's GPU time over ours. What takes less than 5 us is timed in
-three pairs of processes, and the pair in the middle counts: where a process happens to place a kernel of a microsecond
-is worth an eighth of its time, for as long as the process lives and for the same machine code.
+so again before that, on the quiet GPU. ``speed`` is Triton's GPU time over ours. Where launches take
+less than 2 us, three pairs of processes are timed, and the pair in the middle counts: where a process happens to place
+a kernel of a microsecond is worth an eighth of its time, for as long as it lives and for the same machine code.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ WINDOWS = 5
 WINDOW_SECONDS = 0.05
 #: Of one whose evaluations have taken so long in the first windows there are no more of them.
 LEAST_WINDOWS, SLOW_MICROSECONDS = 2, 2e6
-#: Below this GPU time an operator is timed in so many pairs of processes.
-BRIEF_MICROSECONDS, PAIRS = 5.0, 3
+#: Below this GPU time of a launch, the mean of all, an operator is timed in so many pairs of processes.
+BRIEF_MICROSECONDS, PAIRS = 2.0, 3
 #: Errors of names that are not there, under either compiler.
 MISSING = ("ImportError", "ModuleNotFoundError", "UnknownName")
 
@@ -251,7 +251,9 @@ def measure(operators: list[Operator], pool: ThreadPoolExecutor) -> None:
 
 def is_brief(row: Row) -> bool:
     """Whether one pair of processes says little about how fast an operator is."""
-    return row.speed is not None and min(row.gpu.values()) < BRIEF_MICROSECONDS
+    if row.speed is None:
+        return False
+    return min(row.gpu[c] / sum(row.launches[c].values()) for c in SIDES) < BRIEF_MICROSECONDS
 
 
 def measure_again(operators: list[Operator], scratch: Path, pool: ThreadPoolExecutor) -> None:
