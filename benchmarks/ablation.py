@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from sources import environment
 
-from deuteron.tuner.replay import Recording, read_journal, read_kernel_tuner, warm_surrogate
+from deuteron.tuner.replay import Recording, read_journal, read_recording, warm_surrogate
 from deuteron.tuner.replay.search import search
 from deuteron.tuner.space import Configuration, Space
 from deuteron.tuner.strategies import Outcome, Strategy, make_strategy
@@ -64,7 +64,7 @@ def variants(earlier: Recording | None) -> Iterator[tuple[str, Variant]]:
 def read(path: Path) -> list[Recording]:
     """The recordings of a file or folder."""
     is_journal = path.is_dir() or path.suffix == ".jsonl"
-    return read_journal(path) if is_journal else [read_kernel_tuner(path)]
+    return read_journal(path) if is_journal else [read_recording(path)]
 
 
 def fractions(recording: Recording, variant: Variant, budget: int, seeds: int) -> dict[int, list[float]]:

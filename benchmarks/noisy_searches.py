@@ -29,7 +29,7 @@ from deuteron.tuner.decision import choose
 from deuteron.tuner.evaluate.messages import Compiled, Extended, Raced, Screened
 from deuteron.tuner.measure.sampling import Stopwatch, first_look, interleaved_rounds
 from deuteron.tuner.measure.stopping import is_settled
-from deuteron.tuner.replay import Recording, read_kernel_tuner
+from deuteron.tuner.replay import Recording, read_recording
 from deuteron.tuner.screening import Screening
 from deuteron.tuner.search_run import SearchRun
 from deuteron.tuner.shape_search import search_shape
@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--machines", default="idle,neighbour", help=f"of {', '.join(MACHINES)}")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    recordings = [read_kernel_tuner(path) for path in options.spaces]
+    recordings = [read_recording(path) for path in options.spaces]
     sample, rows = read_sample(), []
     print(f"{'machine':12}{'searches':>9}{'mean regret':>12}{'worst':>8}{'mean loss':>10}   verdicts")
     for machine in options.machines.split(","):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from deuteron.tuner.codec import Document
-from deuteron.tuner.replay import PROTOCOLS, StrategyComparison, compare, read_kernel_tuner
+from deuteron.tuner.replay import PROTOCOLS, StrategyComparison, compare, read_recording
 from deuteron.tuner.strategies import STRATEGIES, StrategyFactory
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "development"))
@@ -56,7 +56,7 @@ def main() -> None:
     chosen = {name: known[name] for name in options.strategies.split(",")}
     scores = []
     for path in options.spaces:
-        recording = read_kernel_tuner(path)
+        recording = read_recording(path)
         for score in compare(
             [recording],
             chosen,

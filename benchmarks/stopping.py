@@ -25,7 +25,7 @@ from typing import TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from deuteron.tuner.replay import read_kernel_tuner
+from deuteron.tuner.replay import read_recording
 from deuteron.tuner.replay.recording import Convention, Recording
 from deuteron.tuner.space import Space
 from deuteron.tuner.strategies.surrogate import SurrogateStrategy
@@ -180,7 +180,7 @@ def search_all(paths: Iterable[Path], seeds: range, protocol: Convention) -> lis
     """Searches of each recording, one a seed."""
     found = []
     for path in paths:
-        recording = read_kernel_tuner(path)
+        recording = read_recording(path)
         space = recording.space(protocol)
         found += [searched(recording, space, seed) for seed in seeds]
         print(recording.name, flush=True)

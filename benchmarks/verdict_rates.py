@@ -176,11 +176,11 @@ def read_sample(path: Path = SAMPLE) -> dict[str, Repeats]:
 
 def read_recordings(folder: Path) -> dict[str, Repeats]:
     """The same of the fastest tenth of all recorded configurations in a folder's Kernel Tuner cache files."""
-    from deuteron.tuner.replay import read_kernel_tuner
+    from deuteron.tuner.replay import read_recording
 
     spaces: dict[str, Repeats] = {}
     for path in sorted(folder.glob("*.json.gz")):
-        measured = [t for t in read_kernel_tuner(path).trials if t.time_ns is not None and len(t.samples_ns) == 32]
+        measured = [t for t in read_recording(path).trials if t.time_ns is not None and len(t.samples_ns) == 32]
         measured.sort(key=lambda trial: trial.time_ns or 0.0)
         spaces[path.name.removesuffix(".json.gz")] = [
             [math.log(sample / statistics.median(trial.samples_ns)) for sample in trial.samples_ns]

@@ -35,7 +35,9 @@ class ProtocolName(StrEnum):
 def replay(
     spaces: Annotated[
         list[Path],
-        typer.Argument(metavar="SPACE...", help="Cache or T4 files of Kernel Tuner (.json, .json.gz), or journals."),
+        typer.Argument(
+            metavar="SPACE...", help="Cache or T4 files of Kernel Tuner, results of KTT (.json, .json.gz), or journals."
+        ),
     ],
     strategy: Annotated[
         str, typer.Option(metavar="A,B", help="Strategies to compare, as --strategy of tune names them.")
@@ -83,11 +85,11 @@ def replay(
 
 
 def _read(path: Path) -> list[Recording]:
-    from deuteron.tuner.replay import read_journal, read_kernel_tuner  # lazy: help starts without the tuner
+    from deuteron.tuner.replay import read_journal, read_recording  # lazy: help starts without the tuner
 
     if path.is_dir() or path.suffix == ".jsonl":
         return read_journal(path)
-    return [read_kernel_tuner(path)]
+    return [read_recording(path)]
 
 
 def _factories(names: str, warm_from: Path | None) -> dict[str, StrategyFactory]:

@@ -25,7 +25,7 @@ from deuteron.tuner.replay import (
     compare,
     plot_svg,
     read_journal,
-    read_kernel_tuner,
+    read_recording,
     search,
     warm_surrogate,
 )
@@ -42,7 +42,7 @@ SAMPLE = DATA / "convolution-A4000-sample.json"
 
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    return read_kernel_tuner(SAMPLE)
+    return read_recording(SAMPLE)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def tiny(tmp_path: Path) -> Path:
 
 
 def test_reads_values_failures_and_absent_points(tiny: Path) -> None:
-    recording = read_kernel_tuner(tiny)
+    recording = read_recording(tiny)
     assert recording.best_ns == 2e6
     assert recording.outcome({"x": 1, "mode": "a"}).value == 4e6  # the mean of times, not the field time
     assert recording.outcome({"x": 2, "mode": "a"}).label == "failed"
@@ -90,7 +90,7 @@ def mean_fractions(recording: Recording, name: str, protocol: Protocol, budget: 
 
 
 def test_curves_in_both_conventions(tiny: Path) -> None:
-    recording = read_kernel_tuner(tiny)
+    recording = read_recording(tiny)
     assert curve(recording, "exhaustive", 0, 4, "charged") == [0.5, 0.5, 0.5, 1.0]
     assert curve(recording, "exhaustive", 0, 4, "constrained") == [0.5, 0.5, 1.0, 1.0]  # three are all there are
 
@@ -98,10 +98,10 @@ def test_curves_in_both_conventions(tiny: Path) -> None:
 def test_unfinished_and_gzipped_files(tiny: Path) -> None:
     text = tiny.read_text()
     tiny.write_text(text[: text.index(', "2,b"')] + ",\n")
-    assert len(read_kernel_tuner(tiny).trials) == 2
+    assert len(read_recording(tiny).trials) == 2
     packed = tiny.with_suffix(".json.gz")
     packed.write_bytes(gzip.compress(text.encode()))
-    assert len(read_kernel_tuner(packed).trials) == 3
+    assert len(read_recording(packed).trials) == 3
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_unfinished_and_gzipped_files(tiny: Path) -> None:
 def test_recordings_of_what_nobody_measures_are_refused(tiny: Path, changes: dict[str, object], says: str) -> None:
     tiny.write_text(json.dumps({**json.loads(tiny.read_text()), **changes}))
     with pytest.raises(RecordingError, match=says):
-        read_kernel_tuner(tiny)
+        read_recording(tiny)
 
 
 def test_failures_with_a_field_of_their_own(tiny: Path) -> None:
@@ -129,7 +129,7 @@ def test_failures_with_a_field_of_their_own(tiny: Path) -> None:
     data = json.loads(tiny.read_text())
     data["cache"]["2,a"] = {"x": 2, "mode": "a", "__error__": "CompilationFailedConfig", "timestamp": "x"}
     tiny.write_text(json.dumps(data))
-    recording = read_kernel_tuner(tiny)
+    recording = read_recording(tiny)
     assert [trial.error for trial in recording.known] == [None, "CompilationFailedConfig", None]
 
 
@@ -138,7 +138,7 @@ def test_failures_of_old_versions_have_an_absurd_time(tiny: Path) -> None:
     data = json.loads(tiny.read_text())
     data["cache"]["2,a"] = {"x": 2, "mode": "a", "time": 1e20}
     tiny.write_text(json.dumps(data))
-    recording = read_kernel_tuner(tiny)
+    recording = read_recording(tiny)
     assert [(trial.time_ns, trial.error) for trial in recording.known] == [(4e6, None), (None, "failed"), (2e6, None)]
 
 
@@ -146,7 +146,7 @@ def test_what_is_outside_the_space_does_not_count(tiny: Path) -> None:
     data = json.loads(tiny.read_text())
     data["cache"]["9,a"] = {"x": 9, "mode": "a", "time": 0.5}
     tiny.write_text(json.dumps(data))
-    recording = read_kernel_tuner(tiny)
+    recording = read_recording(tiny)
     assert recording.best_ns == 2e6 and recording.space("constrained").count() == 3
     for protocol in PROTOCOLS:
         assert curve(recording, "exhaustive", 0, 10, protocol)[-1] == 1.0
@@ -160,7 +160,7 @@ def test_a_value_that_equals_a_choice_is_that_choice(tiny: Path) -> None:
     for at, (entry, on) in enumerate(zip(data["cache"].values(), (1, 1.0, True), strict=True)):
         entry |= {"x": float(entry["x"]), "on": on, "time": at + 1.0, "times": None}
     tiny.write_text(json.dumps(data))
-    recording = read_kernel_tuner(tiny)
+    recording = read_recording(tiny)
     assert [dict(trial.config) for trial in recording.known] == [
         {"x": 1, "mode": "a", "on": True},
         {"x": 2, "mode": "a", "on": True},
@@ -179,7 +179,7 @@ def test_of_equal_choices_the_one_of_the_same_type_counts(tiny: Path) -> None:
     data["cache"]["2,b"]["x"] = 2.0
     data["cache"]["True,a"] = {"x": True, "mode": "a", "time": 0.5}  # either of two
     tiny.write_text(json.dumps(data))
-    known = read_kernel_tuner(tiny).known
+    known = read_recording(tiny).known
     assert [repr(trial.config["x"]) for trial in known] == ["1.0", "2", "2"]
 
 
@@ -196,7 +196,7 @@ def test_a_configuration_that_is_there_twice_is_one(tmp_path: Path) -> None:
     ]
     path = tmp_path / "t4.json"
     path.write_text(json.dumps({"results": results}))
-    recording = read_kernel_tuner(path)
+    recording = read_recording(path)
     assert [trial.time_ns for trial in recording.known] == [7e6, 7e6, None, 8e6]
     assert recording.known[0].samples_ns == (5e6, 7e6, 9e6)
     assert recording.space("constrained").count() == 4
@@ -207,7 +207,7 @@ def test_a_configuration_that_is_there_twice_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_searches_of_few_evaluations_have_a_score(tiny: Path, protocol: Protocol) -> None:
     """And a curve that goes to their end."""
-    recording = read_kernel_tuner(tiny)
+    recording = read_recording(tiny)
     for budget in (1, 2, 3, 4, 5, 9, 11, 13):
         score = score_of(recording, "exhaustive", protocol, budget, 2)
         assert score.quartiles.evaluations[-1] == budget
@@ -231,7 +231,7 @@ def test_damaged_gzip_is_a_message(tmp_path: Path) -> None:
     for content in (packed, packed[:20], b"no gzip"):
         (tmp_path / "x.json.gz").write_bytes(content)
         with pytest.raises(RecordingError, match="cannot be read"):
-            read_kernel_tuner(tmp_path / "x.json.gz")
+            read_recording(tmp_path / "x.json.gz")
 
 
 def test_configurations_over_different_parameters_are_no_space() -> None:
@@ -244,9 +244,9 @@ def test_malformed_file_is_a_message(tmp_path: Path, content: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(content)
     with pytest.raises(RecordingError, match="bad.json"):
-        read_kernel_tuner(path)
+        read_recording(path)
     with pytest.raises(RecordingError, match="cannot be read"):
-        read_kernel_tuner(tmp_path / "absent.json")
+        read_recording(tmp_path / "absent.json")
 
 
 def test_sample_of_a_real_recording(recording: Recording) -> None:
@@ -289,7 +289,7 @@ T4 = {
 def test_reads_t4(tmp_path: Path) -> None:
     path = tmp_path / "space.json"
     path.write_text(json.dumps(T4))
-    recording = read_kernel_tuner(path)
+    recording = read_recording(path)
     assert recording.name == "space" and recording.device_name == "some GPU"
     assert [(p.name, p.choices) for p in recording.parameters] == [("x", (1, 2)), ("m", ("b", "a"))]
     assert recording.time_ns({"x": 2, "m": "b"}) == 4000.0
@@ -302,10 +302,66 @@ def test_t4_in_an_unknown_unit_or_without_times_is_refused(tmp_path: Path) -> No
     path = tmp_path / "space.json"
     path.write_text(json.dumps({**T4, "metadata": {"timeunit": "fortnights"}}))
     with pytest.raises(RecordingError, match="fortnights"):
-        read_kernel_tuner(path)
+        read_recording(path)
     path.write_text(json.dumps({**T4, "results": [{"configuration": {"x": 1}}]}))
     with pytest.raises(RecordingError, match="neither runtimes nor"):
-        read_kernel_tuner(path)
+        read_recording(path)
+
+
+KTT = {
+    "Metadata": {"ComputeApi": "CUDA", "Device": "some GPU", "KttVersion": "2.1.0", "TimeUnit": "Microseconds"},
+    "Results": [
+        {
+            "ComputationResults": [{"Duration": 3.5, "KernelFunction": "k"}],
+            "Configuration": [
+                {"Name": "x", "Value": 2, "ValueType": "UnsignedInt"},
+                {"Name": "m", "Value": "b", "ValueType": "String"},
+            ],
+            "KernelName": "k",
+            "Status": "Ok",
+            "TotalDuration": 4.5,
+            "TotalOverhead": 99.0,
+        },
+        {
+            "ComputationResults": [],
+            "Configuration": [
+                {"Name": "x", "Value": 1, "ValueType": "UnsignedInt"},
+                {"Name": "m", "Value": "b", "ValueType": "String"},
+            ],
+            "KernelName": "k",
+            "Status": "ComputationFailed",
+            "TotalDuration": 0.0,
+        },
+    ],
+}
+
+
+def test_reads_results_of_ktt(tmp_path: Path) -> None:
+    path = tmp_path / "space.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(KTT).encode()))
+    recording = read_recording(path)
+    assert (recording.name, recording.device_name, recording.kernel_name) == ("space", "some GPU", "k")
+    assert [(p.name, p.choices) for p in recording.parameters] == [("x", (1, 2)), ("m", ("b",))]
+    assert recording.time_ns({"x": 2, "m": "b"}) == 4500.0
+    assert recording.outcome({"x": 1, "m": "b"}).label == "failed"
+    assert [trial.error for trial in recording.trials] == [None, "ComputationFailed"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"Metadata": {"TimeUnit": "Fortnights"}}, "'Fortnights' is none of Nanoseconds, Microseconds"),
+        ({"Metadata": {}}, "TimeUnit"),
+        ({"Results": []}, "no parameters"),
+        ({"Results": KTT["Results"][1:]}, "no configuration in it was measured"),
+        ({"Results": [{"Configuration": [], "Status": "Ok"}]}, "TotalDuration"),
+    ],
+)
+def test_results_of_ktt_that_say_too_little(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    path = tmp_path / "space.json"
+    path.write_text(json.dumps({**KTT, **change}))
+    with pytest.raises(RecordingError, match=said):
+        read_recording(path)
 
 
 def test_reads_our_own_journals() -> None:
@@ -357,7 +413,7 @@ def test_a_lucky_timing_is_not_picked(tmp_path: Path) -> None:
     cache["9"] = {"x": 9, "time": 1.0, "times": [7.0] * 20}
     path = tmp_path / "noise.json"
     path.write_text(json.dumps({"tune_params_keys": ["x"], "tune_params": {"x": list(range(10))}, "cache": cache}))
-    recording = read_kernel_tuner(path)
+    recording = read_recording(path)
     picks, lucky = [], 0
     for seed in range(60):
         rng = random.Random(seed)
@@ -392,7 +448,7 @@ def test_errors_are_those_of_a_mean(recording: Recording) -> None:
 
 
 def test_the_plot_has_a_panel_a_recording_and_a_line_a_strategy(recording: Recording, tiny: Path) -> None:
-    spaces = [recording, read_kernel_tuner(tiny)]
+    spaces = [recording, read_recording(tiny)]
     chosen = {name: STRATEGIES[name] for name in ("random", "exhaustive")}
     comparison = StrategyComparison(tuple(compare(spaces, chosen, protocol="charged", budget=30, seeds=range(3))))
     root = ElementTree.fromstring(plot_svg(comparison))
@@ -407,7 +463,7 @@ def test_the_plot_has_a_panel_a_recording_and_a_line_a_strategy(recording: Recor
 )
 def test_the_surrogate_beats_chance_on_recorded_spaces(name: str, protocol: Protocol) -> None:
     """The mean of four searches is ahead of that of chance by three standard errors of four random ones and more."""
-    recording = read_kernel_tuner(DATA / f"{name}.json.gz")
+    recording = read_recording(DATA / f"{name}.json.gz")
     ours = mean_fractions(recording, "surrogate", protocol, 40, 4)
     chance = score_of(recording, "random", protocol, 40, 40)
     assert ours[40] > chance.at(40).mean + 3 * statistics.stdev(chance.fractions[40]) / 4**0.5
@@ -416,7 +472,7 @@ def test_the_surrogate_beats_chance_on_recorded_spaces(name: str, protocol: Prot
 def test_a_warm_start_is_ahead_after_25_evaluations() -> None:
     """The A4000 knows something about the W6600: another vendor, the same kernel. Of 30 seeds after 5, 10 and 24
     evaluations: 0.53, 0.71 and 0.89 of the optimum, cold 0.64, 0.74 and 0.82; fewer seeds say anything."""
-    here, there = (read_kernel_tuner(DATA / f"convolution-{device}.json.gz") for device in ("W6600", "A4000"))
+    here, there = (read_recording(DATA / f"convolution-{device}.json.gz") for device in ("W6600", "A4000"))
     make = warm_surrogate(there, evaluations=60)
     space = here.space("constrained")
     warm, cold = [], []
@@ -427,6 +483,6 @@ def test_a_warm_start_is_ahead_after_25_evaluations() -> None:
 
 
 def test_a_warm_start_from_another_kernel_is_refused(tiny: Path) -> None:
-    here = read_kernel_tuner(DATA / "convolution-W6600.json.gz")
+    here = read_recording(DATA / "convolution-W6600.json.gz")
     with pytest.raises(RecordingError, match="tiny has no configurations"):
-        warm_surrogate(read_kernel_tuner(tiny))(here.space("constrained"), 0)
+        warm_surrogate(read_recording(tiny))(here.space("constrained"), 0)

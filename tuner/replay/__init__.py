@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .comparison import CHECKPOINTS, StrategyComparison, StrategyScore, compare
+from .files import read_recording
 from .journals import read_journal
-from .kernel_tuner import read_kernel_tuner
 from .plot import plot_svg
 from .recording import RecordedSpace, RecordedTrial, Recording, RecordingError
 from .search import PROTOCOLS, Protocol, Run, search
@@ -24,7 +24,7 @@ __all__ = [
     "compare",
     "plot_svg",
     "read_journal",
-    "read_kernel_tuner",
+    "read_recording",
     "search",
     "warm_surrogate",
 ]

@@ -16,8 +16,7 @@ from pathlib import Path
 from msgspec import field
 
 from ..codec import Document, Finite, JsonObject, Scalar, convert, decode
-from ..errors import SchemaError, SpaceError
-from ..input_file import read_file
+from ..errors import SchemaError
 from ..space import Parameter, config_key
 from .recording import RecordedTrial, Recording, RecordingError
 
@@ -76,23 +75,6 @@ class _T4File(Document, frozen=True):
     metadata: _T4Metadata = field(default_factory=_T4Metadata)
 
 
-def read_kernel_tuner(path: Path) -> Recording:
-    """Read a cache or a T4 file, gzipped or not; a cache may be cut off after an entry. Raises
-    :class:`RecordingError`."""
-    try:
-        text = _closed(read_file(path))
-        return _read_t4(text, path) if b'"results"' in text[:100_000] else _read_cache(text, path)
-    except OSError as error:
-        raise RecordingError(f"{path}: cannot be read: {error.strerror}") from None
-    except (SpaceError, RecordingError) as error:
-        raise RecordingError(f"{path}: {error.message}", hint=error.hint) from None
-    except (SchemaError, KeyError) as error:
-        raise RecordingError(
-            f"{path}: not a file of Kernel Tuner: {error}",
-            hint="expected the keys tune_params_keys, tune_params and cache, or a list of results (T4)",
-        ) from None
-
-
 def recording_name(path: Path) -> str:
     """The file's name without its endings."""
     return path.name.removesuffix(".gz").removesuffix(".json")
@@ -114,8 +96,10 @@ def observed_parameters(configs: Sequence[Mapping[str, Scalar]]) -> tuple[Parame
     return tuple(parameters)
 
 
-def _read_cache(text: bytes, path: Path) -> Recording:
-    file = decode(text, _CacheFile, str(path))
+def cache_recording(text: bytes, path: Path) -> Recording:
+    """The recording of a cache, which may be cut off after an entry; ``path`` names it. Raises RecordingError,
+    SchemaError and SpaceError."""
+    file = decode(_closed(text), _CacheFile, str(path))
     if file.objective != _TIME:
         raise RecordingError(f"its objective is {file.objective!r}", hint=f"the least {_TIME} is what is replayed")
     names = file.tune_params_keys
@@ -137,7 +121,8 @@ def _read_trial(value: JsonObject, where: str, names: Sequence[str]) -> Recorded
     return RecordedTrial(config, mean_ms * NS_PER_MS, tuple(ms * NS_PER_MS for ms in entry.times or ()))
 
 
-def _read_t4(text: bytes, path: Path) -> Recording:
+def t4_recording(text: bytes, path: Path) -> Recording:
+    """The recording of a T4 file; ``path`` names it. Raises RecordingError, SchemaError and SpaceError."""
     file = decode(text, _T4File, str(path))
     unit = NS_PER_UNIT.get(file.metadata.timeunit)
     if unit is None:
