@@ -200,6 +200,8 @@ class FunctionText:
         text = f'call {made} asm {kind}"{quoted(template)}", "{constraints}"({arguments})'
         if convergent:
             text += " convergent"
+        elif not effects:
+            text += " nounwind willreturn memory(none)"
         if not returns:
             self.do(text)
             return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
     from .barriers import Wait
     from .memory import SimulatedMemory
 
-_ASM = re.compile(
-    r'(?:tail )?call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*)\)(?: (?:convergent|nounwind|#\d+))*$'
-)
+_ATTRIBUTE = r"(?:convergent|nounwind|willreturn|memory\(none\)|#\d+)"
+_ASM = re.compile(rf'(?:tail )?call (.+?) asm (?:sideeffect )?"(.*?)", "(.*?)"\((.*?)\)(?: {_ATTRIBUTE})*$')
 _MAKERS = {
     **tma.MAKERS, **copies.MAKERS, **wgmma.MAKERS, **matrices.MAKERS, **synchronisation.MAKERS
 }  # fmt: skip
@@ -326,7 +326,21 @@ def _funnel_shift(low: Array, high: Array, by: Array) -> Array:
     return (shifted >> np.uint64(32)).astype(np.uint32).view(np.int32)
 
 
+def _divided(x: Array, y: Array, remainder: bool = False) -> Array:
+    """As GPUs do it: all bits are set where y is 0, and the minimum / -1 wraps."""
+    wide, divisor = x.astype(np.int64), np.where(y == 0, 1, y).astype(np.int64)
+    magnitude = np.abs(wide) // np.abs(divisor)
+    quotient = np.where((wide < 0) != (divisor < 0), -magnitude, magnitude)
+    made = wide - quotient * divisor if remainder else quotient
+    result: Array = np.where(y == 0, -1, made).astype(np.uint64).astype(np.uint32).view(np.int32)
+    return result
+
+
 _CONVERSIONS: dict[str, Callable[..., Array]] = {
+    "div.s32": _divided,
+    "rem.s32": partial(_divided, remainder=True),
+    "div.u32": lambda x, y: _divided(unsigned(x), unsigned(y)),
+    "rem.u32": lambda x, y: _divided(unsigned(x), unsigned(y), remainder=True),
     "shf.l.wrap.b32": _funnel_shift,
     "xor.b32": lambda x, y: x ^ y,
     "mul.f32": lambda x, y: x * y,

@@ -185,6 +185,12 @@ class PtxMachine(PtxMemory):
 
     # Arithmetic ----------------------------------------------------------------------------------------------
 
+    def divide_integers(self, state: simt.Lowering, kind: str, scalar: Scalar, x: str, y: str) -> str:
+        """``div`` and ``rem``. PTX ISA leaves division by zero open; ptxas tests for it and sets all bits then, for all
+        targets from sm_80 to sm_120."""
+        instruction = f"{kind}.{'s' if scalar.is_signed else 'u'}32 $0, $1, $2;"
+        return state.text.asm(["i32"], instruction, "=r,r,r", [("i32", x), ("i32", y)], effects=False)[0]
+
     def divide(self, state: simt.Lowering, x: str, y: str) -> str:
         """``div.full.f32``."""
         return state.text.call("float", "llvm.nvvm.div.full", [("float", x), ("float", y)])

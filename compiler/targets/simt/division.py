@@ -3,7 +3,8 @@
 Integer division by 0 and of the minimum by -1 are undefined in LLVM, which concludes from ``x // y`` that y is not 0,
 for every other use of y, and packs an 8-bit quotient beside its neighbour without a mask. So no such division is ever
 emitted: all bits of x / 0 and x % 0 are set, as an H100 does it for up to 32 bits, and the minimum / -1 wraps, on all
-targets.
+targets. Of 32 bits the machine's own instruction is written where the divisor is not known: LLVM knows nothing of it,
+and a guard would make each quotient wait for three instructions more.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ def _quotient(state: Lowering, op: ew.Div, args: list[str]) -> str:
 def _int_div(state: Lowering, op: ew.IntDiv, args: list[str]) -> str:
     scalar, name = kind_of(state, op.lhs)
     x, y = args
+    if _has_instruction(scalar, y):
+        return state.machine.divide_integers(state, "div", scalar, x, y)
     special, divisor = _divisor(state, scalar, name, y)
     opcode = "sdiv" if scalar.is_signed else "udiv"
     quotient = state.text.op(f"{opcode} {name} {x}, {divisor}")
@@ -87,10 +90,17 @@ def _rem(state: Lowering, op: ew.Rem, args: list[str]) -> str:
         type = "double" if scalar == F64 else "float"
         x, y = (Typed(type, convert(state, a, scalar, wide)) for a in args)
         return convert(state, emit_remainder(Emitter(state.text), x, y).name, wide, scalar)
+    if _has_instruction(scalar, args[1]):
+        return state.machine.divide_integers(state, "rem", scalar, *args)
     _, divisor = _divisor(state, scalar, name, args[1])  # x % 1 is 0, and so is x % -1
     remainder = state.text.op(f"{'srem' if scalar.is_signed else 'urem'} {name} {args[0]}, {divisor}")
     zero = state.text.op(f"icmp eq {name} {args[1]}, {_zero(scalar)}")
     return state.text.op(f"select i1 {zero}, {name} {_ones(scalar)}, {name} {remainder}")
+
+
+def _has_instruction(scalar: Scalar, divisor: str) -> bool:
+    """Whether the machine divides as wanted; of a number that is known LLVM makes a multiplication."""
+    return scalar.bits == 32 and not divisor.removeprefix("-").isdecimal()
 
 
 def _divisor(state: Lowering, scalar: Scalar, name: str, y: str) -> tuple[str, str]:

@@ -209,6 +209,11 @@ class SimtTarget(ABC):
     # Arithmetic ----------------------------------------------------------------------------------------------
 
     @abstractmethod
+    def divide_integers(self, state: Lowering, kind: str, scalar: Scalar, x: str, y: str) -> str:
+        """x / y towards zero (``kind``: div) or what is left (rem), of 32 bits: all are set where y is 0, and the
+        minimum / -1 wraps."""
+
+    @abstractmethod
     def divide(self, state: Lowering, x: str, y: str) -> str:
         """``x / y`` in f32 to 2 ulp."""
 
