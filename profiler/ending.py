@@ -107,7 +107,8 @@ class Ending:
         util.Finalize(None, self.write_all, exitpriority=0)
 
     def _forked(self) -> None:
-        """In a child: no data of the parent, no GPU source (the driver does not survive a fork), no held lock."""
+        """In a child: no data of the parent, no GPU source (the driver does not survive a fork), no held lock. What its
+        thread is in goes on there."""
         registry.lock = threading.RLock()
         with contextlib.suppress(AttributeError):
             recorder.gpu = None
@@ -116,6 +117,7 @@ class Ending:
         open_scopes.here().cell = None
         if registry.sessions:
             recorder.sessions_changed()
+            recorder.begin_in_child()
 
 
 ending = Ending()

@@ -82,6 +82,11 @@ class Places:
         targets = [session.target(known.get(session.number, place.path)) for session in registry.active]
         return Place(None, targets, place.path)
 
+    def in_child(self, place: Place) -> Place:
+        """A place of a forked child's parent in the data with which the same sessions begin there."""
+        inherited = [(registry.sessions.get(target.phase.session), target.path) for target in place.targets]
+        return Place(None, [session.target(path) for session, path in inherited if session is not None], place.path)
+
     def of_main(self) -> Place:
         """The place of the main thread's scopes."""
         return self._of_scope(open_scopes.of_main())

@@ -74,12 +74,20 @@ class Recorder:
             make_frames(place)
         if place.settled and not frame.f_code.co_flags & SWITCHING:
             place.caller = frame.f_code
-        for target in place.timed:
-            if target.phase.timeline is not None:
-                target.phase.timeline.begin(target.path, scope)
+        _begin_spans(scope)
         if self.gpu is not None:
             self.gpu.mark(here(), place)
         return scope
+
+    def begin_in_child(self) -> None:
+        """In a forked child: have the scopes that its thread was in begin there, without what they had in the parent.
+        What they are given from now on belongs to the child's data."""
+        for scope in reversed(list(open_scopes.opened())):
+            scope.entered = self.places.in_child(scope.entered)
+            scope.metrics = None
+            if scope.start_ns:
+                scope.start_ns = time.perf_counter_ns()
+            _begin_spans(scope)
 
     def add_metrics(self, scope: OpenScope, metrics: Mapping[str, object]) -> None:
         """Add metrics to an open scope, in the sessions that are active: tensors on a GPU when they are known; while a
@@ -262,6 +270,12 @@ class Recorder:
             failure = self.flush().get(session.number)
             if failure is not None:
                 raise failure
+
+
+def _begin_spans(scope: OpenScope) -> None:
+    for target in scope.entered.timed:
+        if target.phase.timeline is not None:
+            target.phase.timeline.begin(target.path, scope)
 
 
 def _write_complete_phases(session: Session) -> None:

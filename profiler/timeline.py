@@ -173,8 +173,9 @@ class Timeline:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has been recorded."""
-        return not (self.events or self._open or self.without_times)
+        """Whether nothing has been recorded. Scopes that are open are frames of the tree, but for those in which a
+        forked child began, of which it has recorded nothing yet."""
+        return not (self.events or self.without_times)
 
     def all_events(self) -> list[Event]:
         """The events so far, and the scopes that are open as if they ended now."""

@@ -275,6 +275,59 @@ def test_a_forked_child_can_finalize(tmp_path: Path) -> None:
     assert sorted(scopes(path) for path in tmp_path.glob("*.hatchet")) == [["before"], ["own"]]
 
 
+FORK_IN_SCOPES = """
+proton.start("own", backend="cpu", data={data!r})
+proton.enter_scope("by hand", metrics={{"parent": 1}})
+with proton.cpu_timed_scope("timed"):
+    time.sleep(0.2)
+    pid = os.fork()
+    if pid: os.waitpid(pid, 0)
+who = "parent" if pid else "child"
+proton.exit_scope("by hand", metrics={{who: 2}})
+with proton.scope("after"): pass
+proton.finalize()
+"""
+
+
+def test_metrics_of_a_scope_that_a_child_began_in_are_in_its_tree(tmp_path: Path) -> None:
+    """They were lost. What was measured until the fork is the parent's."""
+    done = run(tmp_path, FORK_IN_SCOPES.format(data="tree"))
+    assert done.returncode == 0, done.stderr
+    (mine,) = [path for path in tmp_path.glob("own*.hatchet") if path.name != "own.hatchet"]
+    for path, metrics in ((tmp_path / "own.hatchet", {"parent": 3}), (mine, {"child": 2})):
+        by_hand, after = json.loads(path.read_text())[0]["children"]
+        assert by_hand["frame"]["name"] == "by hand" and by_hand["metrics"] == metrics
+        assert after["frame"]["name"] == "after"
+        (timed,) = by_hand["children"]
+        assert timed["frame"]["name"] == "timed"
+        assert (timed["metrics"]["cpu_time (ns)"] > 200e6) == ("parent" in metrics)
+
+
+def test_a_scope_that_a_child_began_in_is_in_its_trace_from_the_fork_on(tmp_path: Path) -> None:
+    done = run(tmp_path, FORK_IN_SCOPES.format(data="trace"))
+    assert done.returncode == 0, done.stderr
+    (mine,) = [path for path in tmp_path.glob("own*.chrome_trace") if path.name != "own.chrome_trace"]
+    spans = [event for event in json.loads(mine.read_text())["traceEvents"] if event["ph"] == "X"]
+    assert [span["args"]["call_stack"][1:] for span in spans] == [["by hand"], ["by hand", "timed"], ["after"]]
+    assert spans[0]["args"]["metrics"] == {"child": "2"} and spans[0]["dur"] < 200e3
+
+
+def test_a_child_that_only_began_in_scopes_writes_no_trace(tmp_path: Path) -> None:
+    body = """
+proton.start("own", backend="cpu", data="trace")
+proton.enter_scope("by hand")
+with proton.scope("with"):
+    import multiprocessing
+    child = multiprocessing.get_context("fork").Process(target=print)
+    child.start()
+    child.join()
+proton.finalize()
+"""
+    done = run(tmp_path, body)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own.chrome_trace", "p.hatchet", "program.py"]
+
+
 def test_letters_in_names(tmp_path: Path) -> None:
     import os
 
