@@ -16,7 +16,7 @@ import httpx
 from deuteron.profiler.output.files import write_atomic
 from deuteron.tuner import ConfigRecord, JobSpec
 from deuteron.tuner.codec import Document, canonical_json, parse_json
-from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable, raw_body
+from deuteron.tuner.http import HttpClient, ServiceError, ServiceUnreachable, Unsendable, raw_body
 
 from .answers import (
     BundleDownload,
@@ -138,7 +138,7 @@ class Client:
         return self._change_worker(worker, "resume")
 
     def _change_worker(self, worker: str, change: str) -> RemoteWorker:
-        answer = self._http.send("POST", f"/v1/workers/{quote(worker, safe='')}/{change}")
+        answer = self._http.send("POST", f"/v1/workers/{_segment(worker, 'worker')}/{change}")
         return self._read(answer, RemoteWorker)
 
     def watch(self, job_id: str, *, after: int = 0, patience_s: float = 120.0) -> Iterator[RemoteEvent]:
@@ -238,7 +238,14 @@ class Client:
 
 def _job_path(job_id: str) -> str:
     """The path of a job, whatever stands where its id should."""
-    return f"/v1/jobs/{quote(job_id, safe='')}"
+    return f"/v1/jobs/{_segment(job_id, 'job')}"
+
+
+def _segment(name: str, of: str) -> str:
+    """A name as one segment of a path. Raises Unsendable for those that paths leave out, which are other addresses."""
+    if name in ("", ".", ".."):
+        raise Unsendable(f"there is no {of} {name!r}", hint=f"GET /v1/{of}s lists them")
+    return quote(name, safe="")
 
 
 def _workers_in(metrics: str) -> int:

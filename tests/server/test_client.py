@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -241,6 +242,22 @@ def test_ids_of_jobs_are_one_part_of_an_address(scripted: Callable[[Script], Scr
     assert [path for path, _ in server.requests] == [
         f"/v1/jobs/{part}{what}" for what in ("", "", "/cancel", "/events")
     ]
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_names_that_paths_leave_out_are_sent_to_no_other_address(
+    scripted: Callable[[Script], Scripted], name: str
+) -> None:
+    """`deuteron watch ""` read the list of jobs, and said that the service redirects."""
+    server = scripted(lambda handler, number: send(handler, 200, job_in("queued")))
+    with Client(server.url) as client:
+        for call in (client.job, client.records, client.cancel, lambda job_id: next(client.watch(job_id))):
+            with pytest.raises(Unsendable, match=re.escape(f"there is no job {name!r}")):
+                call(name)
+        for change in (client.drain, client.resume):
+            with pytest.raises(Unsendable, match=re.escape(f"there is no worker {name!r}")):
+                change(name)
+    assert not server.requests
 
 
 @pytest.mark.parametrize("key", ["é", " k", "k\nX-Other: 1"])
