@@ -32,8 +32,12 @@ class _Need:
 def _needs(problem: Problem, properties: DeviceProperties) -> tuple[_Need, _Need]:
     return (
         _Need("on the device", problem.tensor_bytes, properties.memory_bytes),
-        _Need("on the host to be checked", problem.host_bytes, physical_memory_bytes()),
+        _host_need(problem),
     )
+
+
+def _host_need(problem: Problem) -> _Need:
+    return _Need("on the host to be checked", problem.host_bytes, physical_memory_bytes())
 
 
 def has_room(problem: Problem, properties: DeviceProperties) -> bool:
@@ -44,9 +48,18 @@ def has_room(problem: Problem, properties: DeviceProperties) -> bool:
 def check_room(problem: Problem, properties: DeviceProperties) -> None:
     """Raise :class:`JobError` for a shape whose tensors cannot fit, before anything is allocated."""
     for need in _needs(problem, properties):
-        if need.there is not None and need.bytes > need.there:
-            raise JobError(
-                f"{shape_key(problem.dims)} {problem.dtype} needs {need.bytes / 2**30:.1f} GiB {need.where}, "
-                f"there are {need.there / 2**30:.1f} GiB",
-                hint="tune a smaller shape",
-            )
+        _check(problem, need)
+
+
+def check_host_room(problem: Problem) -> None:
+    """As :func:`check_room`, where nothing runs but the interpreter."""
+    _check(problem, _host_need(problem))
+
+
+def _check(problem: Problem, need: _Need) -> None:
+    if need.there is not None and need.bytes > need.there:
+        raise JobError(
+            f"{shape_key(problem.dims)} {problem.dtype} needs {need.bytes / 2**30:.1f} GiB {need.where}, "
+            f"there are {need.there / 2**30:.1f} GiB",
+            hint="tune a smaller shape",
+        )

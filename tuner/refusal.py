@@ -107,8 +107,8 @@ def _failing_key(
         except msgspec.ValidationError as error:
             if str(error) == message:
                 return key
-        except DeuteronError:
-            continue  # the whole, which is not so without the other entries, is refused
+        except (DeuteronError, UnicodeEncodeError):
+            continue  # the whole, which is not so without the other entries, or a text of it, is refused
     return "..."
 
 

@@ -99,6 +99,13 @@ def test_an_entry_is_found_among_others_that_the_whole_needs() -> None:
         convert({**refused, "mistaken": True}, Checked, "file")
 
 
+def test_an_entry_is_found_before_a_name_that_is_no_text() -> None:
+    """msgspec cannot read half of a surrogate pair, and says so by an error of its own."""
+    refused = json.dumps({"named": {"first": 1, "last": "x"}, "\ud800": 1})
+    with pytest.raises(SchemaError, match=r"^file\.named\.last: expected a whole number, found the text 'x'"):
+        decode(refused, Checked, "file")
+
+
 @pytest.mark.parametrize("weight", ["NaN", "Infinity", "-Infinity", "1e400"])
 def test_only_numbers_are_numbers(weight: str) -> None:
     with pytest.raises(SchemaError, match=r"file"):

@@ -13,6 +13,7 @@ from deuteron.compiler.errors import DeuteronError
 from ..codec import Scalar
 from ..evaluate.check import interpret
 from ..evaluate.cut import SMALL_DIM, cut_problem
+from ..possible import check_host_room
 from ..space import Parameter, Space
 from ..workloads import Problem
 from ..workloads.inputs import make_tensors
@@ -47,6 +48,7 @@ def results_of(subject: Subject, searched: Sequence[FoundRole]) -> dict[str, Ver
     config = {**others, **base}
     try:
         trial = _over(small, config)
+        check_host_room(trial)  # tensors may be large at any size
         expected = _outputs(trial, config)
     except DeuteronError as error:
         why = f"results were not compared: {error.message.splitlines()[0]}"

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from edited_kernels import kernel
 
 from deuteron.compiler import KernelSource
@@ -165,6 +166,16 @@ def test_results_of_the_interpreter_are_those_of_all_values() -> None:
     for point in itertools.islice(itertools.product(*ends.values()), 0, None, 3):
         got = interpret(small, dict(zip(ends, point, strict=True)), make_tensors(small, 0))["c_ptr"]
         assert abs(got - wanted).max() < 0.05  # f16 products of about 33 terms
+
+
+@pytest.mark.parametrize("columns", ["K + 2 ** 40", "2 ** 64"])
+def test_tensors_without_room_are_not_compared(columns: str) -> None:
+    """They were made, and what NumPy says of that was a traceback."""
+    wide = problem().spec
+    wide = replace(wide, tensors=tuple(replace(t, shape=(*t.shape[:1], columns)) for t in wide.tensors))
+    found = infer_space(subject_of_problem(Problem(wide, {"M": 8, "N": 8, "K": 8}, "f16"), "cpu", HOST, given={}), CPU)
+    reasons = [p.reason for p in found.parameters if p.name in ("P", "Q")]
+    assert all("results were not compared: K=8,M=8,N=8 f16 needs " in reason for reason in reasons), reasons
 
 
 def test_a_row_is_covered() -> None:
