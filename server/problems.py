@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from deuteron.compiler.errors import CompilationError, DeuteronError
@@ -94,6 +95,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(DeuteronError, _on_deuteron)
     app.add_exception_handler(OperationalError, _on_database)
     app.add_exception_handler(OSError, _on_system)
+    app.add_exception_handler(ClientDisconnect, _on_leaving)
     app.add_exception_handler(Exception, _on_bug)
 
 
@@ -254,6 +256,11 @@ async def _on_system(request: Request, error: Exception) -> JSONResponse:
         hint="make room where DEUTERON_HOME is",
         headers={"Retry-After": "10"},
     )
+
+
+async def _on_leaving(request: Request, error: Exception) -> JSONResponse:
+    """Nobody reads it, but it is counted: a client that goes away before its body is complete is no defect."""
+    return problem_response(400, "body-cut-off", "the client left before its body was complete")
 
 
 async def _on_bug(request: Request, error: Exception) -> JSONResponse:

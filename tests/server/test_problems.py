@@ -60,6 +60,47 @@ def test_a_bug_is_an_incident_without_a_traceback(
     assert "secret detail" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/v1/jobs"), ("POST", "/v1/workloads/validate"), ("PUT", "/v1/worker/jobs/{job}/profile?claim_id=t.r")],
+)
+def test_a_client_that_leaves_before_its_body_is_complete_is_no_incident(
+    client: TestClient, caplog: pytest.LogCaptureFixture, method: str, path: str
+) -> None:
+    """Each one was logged with two tracebacks, and counted as a failure of the service."""
+    job_id = client.post("/v1/jobs", json=JOB).json()["id"]
+    client.post(f"/v1/worker/jobs/{job_id}/claim", json={"claim_id": "t.r", "worker": "cpu@here/1"})
+    sent: list[Any] = []
+    left = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    path, _, query = path.format(job=job_id).partition("?")
+
+    async def receive() -> Any:
+        return next(left)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 80),
+    }
+    caplog.clear()
+    assert client.portal is not None
+    client.portal.call(client.app, scope, receive, send)
+    assert [message["status"] for message in sent if message["type"] == "http.response.start"] == [400]
+    assert next(left, None) is None, "the body was read"
+    assert not caplog.records
+
+
 @pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, 503), (errno.EDQUOT, 503), (errno.EIO, 500)])
 def test_a_full_disk_is_not_the_clients_fault(
     settings: Settings, open_client: OpenClient, monkeypatch: pytest.MonkeyPatch, number: int, status: int

@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from edited_kernels import kernel
+from msgspec.structs import replace
 
 from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import CompilationError
