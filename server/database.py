@@ -79,7 +79,8 @@ def parse_url(url: str) -> URL:
     """The address with the driver filled in: ``postgresql://`` means psycopg 3.
 
     Raises:
-        SettingsError: not an address of SQLite or PostgreSQL, or of a driver that is not psycopg.
+        SettingsError: not an address of SQLite or PostgreSQL, of a driver that is not psycopg, or with options that
+            nobody would heed.
     """
     try:
         parsed = make_url(url)
@@ -103,6 +104,11 @@ def parse_url(url: str) -> URL:
         raise SettingsError(
             f"database address {without_secrets(url)!r} names no file, and servers, workers and commands share one",
             hint="sqlite:////absolute/path.db",
+        )
+    if parsed.query:  # SQLite's driver passes over most, and mode=ro would write
+        raise SettingsError(
+            f"database address {without_secrets(url)!r}: a file of SQLite has no options",
+            hint=f"leave out what begins at the question mark: {', '.join(sorted(parsed.query))}",
         )
     return parsed
 

@@ -197,6 +197,14 @@ def explained(address: str) -> Iterator[None]:
             hint="name a folder that exists, and can be written",
         ) from None
     except DBAPIError as error:
-        raise CommandError(
-            f"{shown(address)}: {error.orig}", hint="does the database exist, and does it answer?"
-        ) from None
+        raise CommandError(f"{shown(address)}: {error.orig}", hint=_remedy(address, error)) from None
+
+
+def _remedy(address: str, error: BaseException) -> str:
+    from deuteron.server.files import is_full  # lazy: help starts without the service
+
+    if is_full(error):
+        return "make room on its disk"
+    if address.startswith("sqlite"):
+        return "name a file that is SQLite's, or is not there yet, and that can be written"
+    return "does the database exist, and does it answer?"

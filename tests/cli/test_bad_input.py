@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 MATMUL = "{examples}/matmul.py:matmul_kernel"
 ADD = "{examples}/vector_add.py:add_kernel"
@@ -290,12 +292,28 @@ def test_a_worker_without_its_scheduler(run):
     assert "`dask scheduler`" in ran.err
 
 
+def test_a_database_without_room_says_what_helps(run, monkeypatch: pytest.MonkeyPatch):
+    """It asked whether the database answers."""
+    assert run("db", "upgrade").code == 0
+
+    def full(*_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise OperationalError(None, None, error) from error
+
+    monkeypatch.setattr("deuteron.migrations.upgrade", full)
+    ran = run("db", "upgrade")
+    assert ran.code == 2
+    assert "database or disk is full\nhint: make room on its disk\n" in ran.err
+
+
 def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DEUTERON_DATABASE_URL", f"sqlite:///{tmp_path}")
     for command in (["token", "create", "ci"], ["serve", "--port", "0"]):
         ran = run(*command)
         assert ran.code == 2
         assert f"{tmp_path}: unable to open database file" in ran.err
+        assert "hint: name a file that is SQLite's" in ran.err
     monkeypatch.setenv("DEUTERON_HOME", "/proc/x")
     ran = run("token", "list")
     assert ran.code == 2

@@ -206,6 +206,13 @@ def test_a_database_is_a_file(url: str) -> None:
         parse_url(url)
 
 
+def test_options_of_a_file_are_refused() -> None:
+    """SQLite's driver passed over them with a warning: what was to be read alone was written."""
+    with pytest.raises(SettingsError, match="a file of SQLite has no options") as caught:
+        parse_url("sqlite:////a.db?mode=ro&cache=shared")
+    assert (caught.value.hint or "").endswith(": cache, mode")
+
+
 def test_only_settings_read_the_environment() -> None:
     readers = [
         path.relative_to(ROOT).as_posix()
