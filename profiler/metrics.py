@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from numbers import Real
 from typing import Any, NamedTuple, cast
 
 from .errors import MetricError
@@ -90,6 +91,8 @@ def listed(value: object) -> object:
     if not hasattr(value, "tolist"):
         return value
     plain = value.tolist()
+    if hasattr(plain, "tolist"):  # long doubles of NumPy stay what they are
+        return float(plain) if isinstance(plain, Real) else complex(plain)
     while isinstance(plain, list) and len(plain) == 1:
         plain = plain[0]
     return cast(object, plain)

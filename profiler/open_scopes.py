@@ -21,6 +21,7 @@ from typing import Protocol
 
 from deuteron.compiler.as_main import run_as_main
 
+from .errors import UsageError
 from .place import Epoch, OpenScope, Place
 from .tree import METADATA_OF, METADATA_SCOPE
 
@@ -213,6 +214,16 @@ def _around_body(frame: FrameType) -> FrameType:
             break
         frame = entering.f_back
     return frame
+
+
+def plain_name(name: object, of: str) -> str:
+    """The name of a scope or a state as Python's own text, also where it is one of a subclass, such as a StrEnum.
+
+    Raises UsageError for what is no text.
+    """
+    if not isinstance(name, str):
+        raise UsageError(f"a {of} cannot be called {name!r}", hint="give it a name, a non-empty string")
+    return str.__str__(name)
 
 
 def enter(name: str, owner: object, frame: FrameType) -> OpenScope:

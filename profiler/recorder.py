@@ -57,7 +57,9 @@ class Recorder:
         entered."""
         if not registry.sessions:
             return None
-        if type(name) is not str or not name:
+        if type(name) is not str:
+            name = open_scopes.plain_name(name, "scope")
+        if not name:
             raise UsageError(f"a scope cannot be called {name!r}", hint="give it a name, a non-empty string")
         scope = open_scopes.enter(name, owner, frame)
         place = self.places.entered(scope)

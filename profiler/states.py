@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
-from .open_scopes import states
+from .open_scopes import plain_name, states
 from .recorder import recorder
 from .session import registry
 from .tree import METADATA_OF, METADATA_SCOPE
@@ -21,9 +21,10 @@ R = TypeVar("R")
 
 
 def enter_state(name: str) -> None:
-    """Put the running context into a state until :func:`exit_state`. Of nested states the innermost counts."""
+    """Put the running context into a state until :func:`exit_state`. Of nested states the innermost counts.
+    Raises UsageError for a name that is no text."""
     if registry.sessions:
-        states.set((*states.get(), name))
+        states.set((*states.get(), plain_name(name, "state")))
         recorder.follow()
 
 

@@ -114,9 +114,10 @@ class Runner:
                 self.look("left")
 
     def misnamed(self, step: Step) -> None:
-        for name in ("", [step.name], type("Name", (str,), {})(step.name)):
+        for name in ("", [step.name]):
             self.tried("misnamed", proton.scope(name).__enter__)  # type: ignore[arg-type]
-        self.run(step.body)
+        with proton.scope(type("Name", (str,), {})(step.name)):
+            self.run(step.body)
 
     # -- states
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,6 +25,42 @@ def test_a_metric_that_viewers_could_not_read_is_refused(name: str) -> None:
     with proton.scope("x", {"m": (1 << 1023) - 1}):
         pass
     assert viewer.render(proton.data.get_profile(), ["m"])
+
+
+class Step(StrEnum):
+    FORWARD = "forward"
+
+
+def test_names_may_be_of_any_class_of_texts(tree: Callable[..., dict]) -> None:
+    """They were refused, as no strings."""
+    proton.start("p", backend="cpu")
+    with proton.scope(Step.FORWARD), proton.state(Step.FORWARD), proton.scope(np.str_("inner"), {"m": 1}):
+        pass
+    proton.enter_scope(Step.FORWARD)
+    proton.exit_scope("forward")
+    assert '"name": "forward"' in proton.data.get_json()
+    assert tree("forward", "inner", "forward")["metrics"] == {"m": 1}
+
+
+@pytest.mark.parametrize("name", [None, 5, b"x"])
+def test_names_that_are_no_text_are_refused_where_they_are_given(name: Any) -> None:
+    """That of a state was an AttributeError of what was recorded next."""
+    proton.start("p", backend="cpu")
+    with pytest.raises(proton.UsageError, match="a state cannot be called"), proton.state(name):
+        pass
+    with pytest.raises(proton.UsageError, match="a scope cannot be called"), proton.scope(name):
+        pass
+
+
+def test_long_doubles_are_numbers(tree: Callable[..., dict]) -> None:
+    """They were a RecursionError."""
+    proton.start("p", backend="cpu")
+    number = np.longdouble(2.5)
+    with proton.scope("x", {"m": number, "v": np.array([number, number])}):
+        pass
+    assert tree("x")["metrics"] == {"m": 2.5, "v": [2.5, 2.5]}
+    with pytest.raises(proton.MetricError, match="of type complex"), proton.scope("x", {"c": np.clongdouble(1)}):
+        pass
 
 
 def test_launch_metadata_may_ask_for_shared_memory_as_in_protons_tutorials() -> None:
