@@ -55,8 +55,8 @@ _Value: TypeAlias = str | int | float | bool | None
 #: What a file raises that is not one of ours, or not any more.
 _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, msgspec.MsgspecError, EOFError, KeyError, ValueError),
-    # Encrypted members, and ways of packing that Python does not know.
-    *(RuntimeError, NotImplementedError),
+    # Encrypted members, ways of packing that Python does not know, and numbers that SQLite's driver does not take.
+    *(RuntimeError, NotImplementedError, OverflowError),
 )
 
 

@@ -257,7 +257,13 @@ def test_backups_of_others_are_refused(changed: dict[str, object], message: str,
     assert migrations.current(service(tmp_path / "home").database_url) is None
 
 
-@pytest.mark.parametrize("lines", ["3\n", "[" * 100_000, '["number"]\n3\n', '["number"]\n[{}]\n', "", '["x"]\n[1]\n'])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        *("3\n", "[" * 100_000, '["number"]\n3\n', '["number"]\n[{}]\n', "", '["x"]\n[1]\n'),
+        f'["number"]\n[{1 << 63}]\n',
+    ],
+)
 def test_rows_that_are_none_are_refused(lines: str, made: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(made) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
