@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -15,11 +17,22 @@ def prepare_streams() -> None:
     replaced, by ``?`` where people read it in columns, else by its escape."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:
+        if stream is None or stream.closed:
             # Kept open by the module: a file that is opened later would get the number, and what is printed.
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure") and stream.encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(errors="replace" if stream.isatty() else "backslashreplace")
+
+
+@contextmanager
+def streams_kept() -> Iterator[None]:
+    """Afterwards the standard streams are what they were, and can be written, whatever ran in between."""
+    kept = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = kept
+        prepare_streams()
 
 
 def is_full(error: OSError) -> bool:

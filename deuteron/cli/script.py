@@ -9,12 +9,13 @@ from pathlib import Path
 
 from deuteron.compiler.as_main import frames_of_main, main_kept, run_as_main
 from deuteron.compiler.errors import DeuteronError
+from deuteron.compiler.standard_streams import streams_kept
 
 from .errors import CommandError, no_file
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> str | None:
-    """Run ``script`` as ``python script arguments...`` would, in this process.
+    """Run ``script`` as ``python script arguments...`` would, in this process, whose streams stay the command's.
 
     Returns how it failed, None where it did not; what it raises is printed as Python prints it, from the script's own
     frames on.
@@ -25,7 +26,7 @@ def run_script(script: Path, arguments: Sequence[str]) -> str | None:
     if not script.is_file():
         raise CommandError(no_file(script), hint="name a Python file, and after it its arguments")
     try:
-        with main_kept():
+        with main_kept(), streams_kept():
             run_as_main(str(script), arguments)
     except SystemExit as end:
         if end.code is None or end.code == 0:

@@ -49,12 +49,13 @@ def view(
     wanted = Wanted(kernel, launch, parse_programs(programs), most_elements)
     path = output or Path(f"{script.stem}.accesses.html")
     check_folder_of(path)
+    target = path.absolute()  # the script may change the folder
     with recorded(wanted) as record:
         failure = run_script(script, arguments or [])
     stopped = f"{script} did not run to its end: {failure}" if failure is not None else ""
     if not any(made.accesses for made in record.launches):
         raise CommandError(stopped or _nothing(script, record, wanted.kernel), hint=_hint(record))
-    write_output(path, accesses_page(record, f"Accesses of {script.name}", (stopped,) if stopped else ()))
+    write_output(target, accesses_page(record, f"Accesses of {script.name}", (stopped,) if stopped else ()))
     _say_what(record)
     say(f"wrote {path}")
     if stopped:

@@ -85,6 +85,29 @@ def test_a_script_finds_its_files_from_any_folder(
     assert run("sanitize", script.name, "32").code == 0
 
 
+@pytest.mark.parametrize("change", ["sys.stdout = open('log.txt', 'w')", "sys.stdout = sys.stderr = None"])
+def test_findings_are_on_the_streams_of_the_command_whatever_the_script_made_of_them(
+    run, script: Path, change: str
+) -> None:
+    """They were written to the script's log, or nowhere."""
+    script.write_text(f"{script.read_text()}\n{change}\n")
+    ran = run("sanitize", script, "24")
+    assert ran.code == 1
+    assert "out-of-bounds write in copy" in ran.out and "1 finding in" in ran.err
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_script_may_close_its_output(run_process, script: Path, options: tuple[str, ...]) -> None:
+    """It ended the command in a traceback."""
+    script.write_text(f"{script.read_text()}\nsys.stdout.close()\n")
+    ran = run_process("sanitize", *options, script, "24")
+    assert ran.code == 1 and "Traceback" not in ran.err
+    if options:
+        assert len(json.loads(ran.out)["findings"]) == 1
+    else:
+        assert "1 finding in" in ran.err
+
+
 def test_what_was_found_before_a_script_fails_counts(run, script: Path) -> None:
     script.write_text(script.read_text() + "\nraise RuntimeError\n")
     assert run("sanitize", script, "24").code == 1

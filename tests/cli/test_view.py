@@ -27,6 +27,13 @@ def test_a_page_is_written(run, script: Path) -> None:
     ]  # fmt: skip
 
 
+def test_the_page_is_where_it_was_asked_for_whatever_folder_the_script_goes_to(run, script: Path) -> None:
+    script.write_text(f"{script.read_text()}\nimport os\nos.chdir('/')\n")
+    ran = run("view", "-o", "page.html", script, "32")
+    assert ran.code == 0 and "wrote page.html" in ran.err
+    assert (script.parent / "page.html").exists()
+
+
 def test_options_choose_what_is_recorded(run, script: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     ran = run("view", "-o", out, "--kernel", "copy", "--launch", "2", "--programs", "1", script, "32,24")
