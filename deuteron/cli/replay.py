@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: What a search that starts from another one is called.
 _WARM = "surrogate (warm)"
+#: More than any recorded space has configurations; scores are kept for each.
+_MOST_EVALUATIONS = 1_000_000
 
 
 class ProtocolName(StrEnum):
@@ -42,7 +44,7 @@ def replay(
     strategy: Annotated[
         str, typer.Option(metavar="A,B", help="Strategies to compare, as --strategy of tune names them.")
     ] = "surrogate,random",
-    budget: Annotated[int, typer.Option(min=1, help="Evaluations of each search.")] = 200,
+    budget: Annotated[int, typer.Option(min=1, max=_MOST_EVALUATIONS, help="Evaluations of each search.")] = 200,
     seeds: Annotated[int, typer.Option(min=1, help="Searches of each strategy on each space.")] = 20,
     protocol: Annotated[
         ProtocolName,

@@ -44,6 +44,8 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["replay", "missing.jsonl"], ["missing.jsonl: cannot be read"]),
     (["replay", SPACE, "--strategy", "magic"], ["unknown strategy 'magic'", "surrogate"]),
     (["replay", SPACE, "--strategy", ","], ["no strategy is named", "--strategy surrogate"]),
+    (["replay", SPACE, "--budget", "9" * 20], ["--budget", "1000000"]),
+    (["serve", "--host", ""], ["DEUTERON_HOST: '' is no address to bind", "0.0.0.0"]),
     (["replay", SPACE, "--protocol", "free"], ["'free'", "charged"]),
     (["replay", SPACE, "--json", "/nonexistent/x.json"], ["cannot write /nonexistent/x.json"]),
     (["tune", "softmax", "--seconds", "0"], ["0", "more than 0"]),

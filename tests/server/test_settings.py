@@ -129,6 +129,7 @@ def test_sizes_are_written_as_those_of_the_compiler() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "fragment"),
     [
+        ("DEUTERON_HOST", "[]", "no address to bind"),
         ("DEUTERON_PORT", "http", "not a whole number"),
         ("DEUTERON_MAX_BODY_BYTES", "4X", "not a size"),
         ("DEUTERON_PORT", "70000", "out of range"),
