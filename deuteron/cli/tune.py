@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -86,7 +87,7 @@ def tune(
     typer.echo(f"journal  {result.folder / JOURNAL_NAME}")
     typer.echo(f"bundle   {result.bundle}")
     typer.echo(f"picture  {result.picture}")
-    typer.echo(f"profile  {result.profile}   (proton-viewer -m time/us {result.profile})")
+    typer.echo(f"profile  {result.profile}   (proton-viewer -m time/us {quote(str(result.profile))})")
 
 
 def _search(job: JobSpec, folder: Path, known: Sequence[SearchLog]) -> LocalResult:

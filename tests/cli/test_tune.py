@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,14 @@ def test_searches_of_another_kind_of_device_are_said_to_be_of_no_use(run, tmp_pa
     )
     assert ran.code == 0, ran.err
     assert "knows vector_add_kernel on cuda/h200 alone, which says nothing of cpu" in ran.err
+
+
+def test_the_command_that_shows_the_profile_can_be_pasted(run, tmp_path: Path):
+    """Folders with blanks came apart."""
+    ran = run("tune", "vector_add", "--shape", "n=1024", "--trials", "1", "--out", tmp_path / "my runs")
+    assert ran.code == 0, ran.err
+    command = re.search(r"\(proton-viewer (.*)\)", ran.out)
+    assert shlex.split(command[1]) == ["-m", "time/us", str(tmp_path / "my runs" / "search.hatchet")]
 
 
 def test_several_shapes_and_dtypes(run, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,8 +12,10 @@ from msgspec.structs import replace
 from deuteron.compiler.errors import DeuteronError
 
 from ..codec import Scalar
+from ..errors import JobError
 from ..evaluate.check import interpret
 from ..evaluate.cut import SMALL_DIM, cut_problem
+from ..job import shape_key
 from ..possible import check_host_room
 from ..space import Parameter, Space
 from ..workloads import Problem
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 #: The largest size at which parameters are tried, so that the interpreter has few elements to go through.
 _MOST = 128
+#: The most programs that the interpreter runs: a second or two of the smallest ones.
+_MOST_PROGRAMS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ def results_of(subject: Subject, searched: Sequence[FoundRole]) -> dict[str, Ver
     try:
         trial = _over(small, config)
         check_host_room(trial)  # tensors may be large at any size
+        _check_grid(trial, config)
         expected = _outputs(trial, config)
     except DeuteronError as error:
         why = f"results were not compared: {error.message.splitlines()[0]}"
@@ -81,10 +87,20 @@ def _over(problem: Problem, config: Mapping[str, Scalar]) -> Problem:
     )
 
 
+def _check_grid(problem: Problem, config: Mapping[str, Scalar]) -> None:
+    """Raise JobError for a grid that is large at small sizes, too: the interpreter runs one program after the other."""
+    programs = math.prod(problem.variant(_chosen(problem, config)).grid)
+    if programs > _MOST_PROGRAMS:
+        raise JobError(f"{shape_key(problem.dims)} has {programs:,} programs", hint="make the grid depend on the sizes")
+
+
+def _chosen(problem: Problem, config: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {n: v for n, v in config.items() if n not in problem.spec.constexprs}
+
+
 def _outputs(problem: Problem, config: Mapping[str, Scalar]) -> dict[str, np.ndarray]:
-    chosen = {n: v for n, v in config.items() if n not in problem.spec.constexprs}
     with silent():
-        return interpret(problem, chosen, make_tensors(problem, 0))
+        return interpret(problem, _chosen(problem, config), make_tensors(problem, 0))
 
 
 def _compared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import typer
@@ -97,6 +98,6 @@ def print_profile(client: Client, job: Submitted, path: Path) -> None:
 
     client.profile(job.id, path)
     metrics = ["time/us", "gflop/s"]
-    typer.echo(f"$ proton-viewer -m {','.join(metrics)} -e '{_LEFT_OUT}' {path}")
+    typer.echo(f"$ proton-viewer -m {','.join(metrics)} -e {quote(_LEFT_OUT)} {quote(str(path))}")
     typer.echo(viewer.render(path, metrics, exclude=_LEFT_OUT).rstrip())
     typer.echo()

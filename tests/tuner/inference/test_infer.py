@@ -178,6 +178,14 @@ def test_tensors_without_room_are_not_compared(columns: str) -> None:
     assert all("results were not compared: K=8,M=8,N=8 f16 needs " in reason for reason in reasons), reasons
 
 
+def test_a_grid_that_is_large_at_any_size_is_not_compared() -> None:
+    """The interpreter ran program after program of it, for ever."""
+    large = replace(problem().spec, grid=("2 ** 31 - 1",))
+    found = infer_space(subject_of_problem(Problem(large, {"M": 8, "N": 8, "K": 8}, "f16"), "cpu", HOST, given={}), CPU)
+    reasons = [p.reason for p in found.parameters if p.name in ("P", "Q")]
+    assert all("not compared: K=8,M=8,N=8 has 2,147,483,647 programs" in reason for reason in reasons), reasons
+
+
 def test_a_row_is_covered() -> None:
     """What covers an axis is an expression over the dims, so that the workload serves other shapes, too."""
     spec = infer_workload(
