@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -224,6 +225,33 @@ def test_a_cookie_reads_but_does_not_let_other_sites_write(guarded: TestClient) 
     assert guarded.post("/v1/jobs", json=JOB, headers=foreign).status_code == 401
     own = {"Origin": "http://localhost"}
     assert guarded.post("/v1/jobs", json=JOB, headers=own).status_code == 202
+
+
+def test_signing_in_keeps_no_more_than_a_token_of_what_is_sent(guarded: TestClient) -> None:
+    """Whoever had no token could have the service keep megabytes for each connection."""
+    sent: list[Any] = []
+    pieces = itertools.chain([b"token=nope&"], itertools.repeat(b"x" * 65536, 60))
+    messages = ({"type": "http.request", "body": piece, "more_body": True} for piece in pieces)
+
+    async def receive() -> Any:
+        return next(messages, {"type": "http.request", "body": b"", "more_body": False})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http", "method": "POST"}
+    scope |= {"path": "/login", "raw_path": b"/login", "query_string": b"", "headers": [(b"host", b"localhost")]}
+    scope |= {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80)}
+    assert guarded.portal is not None
+    tracemalloc.start()
+    try:
+        guarded.portal.call(guarded.app, scope, receive, send)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sent[0]["status"] == 401
+    assert next(messages, None) is None, "all was taken"
+    assert peak < 1 << 20
 
 
 @pytest.fixture
