@@ -26,8 +26,11 @@ _KINDS = {
 
 def open_file(path: Path) -> BinaryIO:
     """A regular file, to read. Raises OSError, also for what is none, with the reason as its ``strerror``."""
-    # Without waiting: a pipe would keep the call until somebody writes.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        # Without waiting: a pipe would keep the call until somebody writes.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:  # a zero in the name
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
     try:
         check_regular(descriptor, path)
     except BaseException:

@@ -15,6 +15,7 @@ from deuteron.compiler.folders import make_folder
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import Bindable, Relaunch
+from deuteron.compiler.runtime.launch.runner import check_kernel
 from deuteron.compiler.whole_file import write_whole
 
 from .addresses import is_service_address
@@ -49,6 +50,7 @@ class TunedKernel(Bindable):
     """
 
     def __init__(self, kernel: Kernel, index: RecordIndex, *, strict: bool = False) -> None:
+        check_kernel(kernel)
         self.kernel = kernel
         base = kernel.base_fn
         self.base_fn = base

@@ -17,6 +17,7 @@ from deuteron.compiler.runtime.launch.hooks import add_launch_hook, remove_launc
 from deuteron.testing import do_bench
 from deuteron.tuner import tuned
 from deuteron.tuner.errors import BundleError
+from deuteron.tuner.records import RecordIndex
 
 
 def without_metadata(*launch: object) -> None:
@@ -116,6 +117,24 @@ def test_what_tuning_is_given(call: Callable[[], object], message: str) -> None:
     assert isinstance(caught.value, TypeError)
 
 
+def bare(x, BLOCK: tl.constexpr):
+    tl.store(x + tl.arange(0, BLOCK), 1)
+
+
+@pytest.mark.parametrize(
+    "decorate",
+    [
+        deuteron.autotune(TWO, []),
+        deuteron.heuristics({"BLOCK": lambda arguments: 16}),
+        lambda function: tuned(function, RecordIndex(())),
+    ],
+)
+def test_functions_above_which_jit_was_forgotten(decorate: Any) -> None:
+    """They were an AttributeError of the decorator, or of a launch."""
+    with pytest.raises(errors.LaunchError, match="bare is a plain function, and no kernel\nhint: put @jit above it"):
+        decorate(bare)
+
+
 @pytest.mark.parametrize("option", ["reset_to_zero", "restore_value"])
 def test_numbers_have_no_contents(option: str) -> None:
     with pytest.raises(errors.LaunchError, match=f"autotune of fill: {option} names 'n', but .*int 64 cannot be"):
@@ -142,3 +161,5 @@ def test_what_is_compiled_ahead_of_time() -> None:
 def test_a_bundle_that_is_not_named() -> None:
     with pytest.raises(BundleError, match="no bundle is named: cache = None"):
         tuned(fill, None)  # type: ignore[arg-type]
+    with pytest.raises(BundleError, match="cannot read the bundle a\0b: embedded null byte"):
+        tuned(fill, "a\0b")

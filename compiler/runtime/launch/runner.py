@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
+from ...errors import LaunchError
 from .bound import Bindable, Relaunch
 from .interface import KernelInterface
 from .kernel import Kernel, Launch
+
+
+def check_kernel(fn: object) -> None:
+    """Raise LaunchError for a function that is no kernel yet. What libraries put around kernels is theirs to know."""
+    if isinstance(fn, FunctionType):
+        raise LaunchError(
+            f"{fn.__name__} is a plain function, and no kernel", hint="put @jit above it, below other decorators"
+        )
 
 
 class Runner(KernelInterface, Bindable):
     """A decorator around a kernel, or around another such decorator."""
 
     def __init__(self, fn: Runner | Kernel) -> None:
+        check_kernel(fn)
         self.fn: Any = fn
         self.__name__: str = fn.__name__
         self.__doc__ = fn.__doc__
