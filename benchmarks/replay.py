@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--protocol", choices=PROTOCOLS, default="charged")
     parser.add_argument("--budget", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0, help="the first seed, where several processes share them")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first seed, where several processes share them")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     known = {**STRATEGIES, **PEERS}
@@ -62,14 +62,14 @@ def main() -> None:
             chosen,
             protocol=options.protocol,
             budget=options.budget,
-            seeds=range(options.first, options.first + options.seeds),
+            seeds=range(options.first_seed, options.first_seed + options.seeds),
         ):
             scores.append(score)
             means = "  ".join(f"{n}: {score.at(n).mean:.3f}" for n in sorted(score.fractions))
             print(f"{score.recording:32} {score.strategy:24} {means}  {score.cost.median_ms:.1f} ms", flush=True)
             if options.json is not None:
                 names = tuple(path.name for path in options.spaces)
-                seeds = f"--first={options.first}", f"--seeds={options.seeds}"
+                seeds = f"--first-seed={options.first_seed}", f"--seeds={options.seeds}"
                 arguments = (f"--protocol={options.protocol}", f"--budget={options.budget}", *seeds, *names)
                 results = Results(arguments, StrategyComparison(tuple(scores)))
                 options.json.write_text(json.dumps(rounded(results.to_json())) + "\n")
