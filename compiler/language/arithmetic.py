@@ -179,12 +179,14 @@ def _pointer_cast(x: tensor, type: Element) -> tensor:
 def cast(input: Operand, dtype: object, fp_downcast_rounding: str | None = None, bitcast: bool = False) -> tensor:
     """``input`` converted to ``dtype``; ``bitcast`` reinterprets the bits instead.
 
-    The shape stays. Floats become integers by truncation (out of range: undefined), integers wrap, int1 is input != 0.
+    The shape stays, also where ``dtype`` is the type of another tile, as ``x.type`` is: its elements' type counts.
+    Floats become integers by truncation (out of range: undefined), integers wrap, int1 is input != 0.
     ``fp_downcast_rounding`` is "rtne" (default) or "rtz", for a cast to a narrower float, or to the type that is
     there, which rounds nothing. Raises TypeMismatch for another use of it, and for a bitcast between types of different
     widths.
     """
-    type = dtype if isinstance(dtype, Pointer) else scalar_type(dtype)
+    wanted = dtype.elem if isinstance(dtype, Tile) else dtype
+    type = wanted if isinstance(wanted, Pointer) else scalar_type(wanted)
     x = as_tensor(input)
     if x.dtype == type:
         return x

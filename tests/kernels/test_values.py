@@ -269,6 +269,21 @@ def test_the_integer_type_of_a_width(launch):
 
 
 @triton.jit
+def as_a_neighbour(x, y, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    values = tl.load(x + at)
+    column = tl.load(y + at)[:, None]
+    tl.store(out + at, values.to(column.type))
+    tl.store(out + N + at, tl.cast(values, column.type, bitcast=True))
+
+
+def test_casts_to_the_type_of_a_tile_are_to_its_elements(launch):
+    x = np.array([1.5, -0.0, 7.9, -3.25], np.float32)
+    held = launch(as_a_neighbour, (1,), x, np.zeros(4, np.int32), np.zeros(8, np.int32), 4)
+    assert held[2].tolist() == [1, 0, 7, -3, *x.view(np.int32)]
+
+
+@triton.jit
 def of_64_bits(bits, out, N: tl.constexpr):
     at = tl.arange(0, N)
     tl.store(out + at, tl.random.uint_to_uniform_float(tl.load(bits + at)))
