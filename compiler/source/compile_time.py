@@ -36,8 +36,8 @@ class CompileTimeFunction(ConstexprFunction, Sourced):
 
     @property
     def src(self) -> str:
-        """The source text, normalised and without decorators; raises CompilationError where it cannot be read."""
-        return self.source.text
+        """The source text as it was written, without decorators; raises CompilationError where it cannot be read."""
+        return self.source.written
 
     @property
     def cache_key(self) -> str:

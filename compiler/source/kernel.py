@@ -182,6 +182,12 @@ class KernelSource(Reading):
         """The function itself without its decorators, normalised."""
         return ast.unparse(undecorated(self.node))
 
+    @property
+    def written(self) -> str:
+        """The same as it was written: a name in parentheses may be replaced by any expression."""
+        lines = self.lines[self.node.lineno - 1 : self.node.end_lineno]
+        return "\n".join(line.removeprefix(lines[0][: self.node.col_offset + self.indent]) for line in lines)
+
     @cached_property
     def arguments(self) -> list[Argument]:
         """The parameters in order, without ``*args`` (see :attr:`variadic_name`)."""

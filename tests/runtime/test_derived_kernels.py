@@ -67,6 +67,21 @@ def test_errors_name_the_place_that_the_text_came_from() -> None:
         made[(1,)](np.zeros(8, np.float32), np.zeros(8, np.float32), N=8)
 
 
+@deuteron.jit
+def times_a_factor(x, out, N: tl.constexpr):
+    o = tl.arange(0, N)  # of all
+    tl.store(out + o, tl.load(x + o) * (FACTOR))  # noqa: F821
+
+
+def test_a_name_in_parentheses_is_replaced_by_an_expression() -> None:
+    made = JITFunction(times_a_factor.fn)
+    assert made.src.startswith("def times_a_factor(x, out, N: tl.constexpr):\n    o = tl.arange(0, N)  # of all\n")
+    made._unsafe_update_src(made.src.replace("FACTOR", "1 + 1"))
+    x, out = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    made[(1,)](x, out, N=8)
+    np.testing.assert_array_equal(out, x * 2)
+
+
 def test_another_text_has_other_lines() -> None:
     kernel = scaled_by(5)
     assert len(kernel.raw_src) == 5 and len(kernel.params) == 4 and kernel.def_file_line_number > 1

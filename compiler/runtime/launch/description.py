@@ -135,12 +135,12 @@ class DescribedKernel(Kernel):
 
     def parse(self) -> ast.Module:
         """The syntax tree of ``src``."""
-        return module_tree(self.src)
+        return module_tree(self.source.text)
 
     @property
     def src(self) -> str:
-        """The source text, normalised and without decorators."""
-        return self.source.text
+        """The source text as it was written, without decorators."""
+        return self.source.written
 
     @property
     def arg_names(self) -> list[str]:
