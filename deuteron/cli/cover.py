@@ -228,13 +228,18 @@ def _print(found: Cover, rule: DispatchRule, worth: RuleWorth | None) -> None:
         tell(line)
     size = len(found.configs)
     why = "no fewer do" if size == found.least else f"at least {found.least} are needed: fewer may do"
+    covered = f"{_count(size, 'configuration')} for {_count(len(found.served), 'shape')} ({why})"
     typer.echo(
-        f"\n{size} configurations for {len(found.served)} shapes ({why}); worst loss by this rule {max(losses):.2%}; "
+        f"\n{covered}; worst loss by this rule {max(losses):.2%}; "
         f"mean loss with the best of them {found.mean:.2%}{'' if found.proven else ', perhaps not the least'}"
     )
     if worth is not None:
         typer.echo(str(worth))
     _say_missing(found)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _rule_lines(rule: DispatchRule) -> list[str]:
