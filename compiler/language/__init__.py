@@ -139,7 +139,7 @@ from .shapes import (
     zeros_like,
 )
 from .sorting import bitonic_merge, flip, sort, topk
-from .standard import cdiv, next_power_of_2, sigmoid, softmax, swizzle2d
+from .standard import atomic_poll, cdiv, next_power_of_2, sigmoid, softmax, swizzle2d
 from .tensor import tensor
 from .types import block_type, dtype, get_int_dtype, pointer_type, str_to_ty
 
@@ -174,6 +174,7 @@ __all__ = [
     "atomic_max",
     "atomic_min",
     "atomic_or",
+    "atomic_poll",
     "atomic_xchg",
     "atomic_xor",
     "bfloat16",

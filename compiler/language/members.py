@@ -111,6 +111,7 @@ class Members:
     atomic_xor = memory.atomic_xor
     store = memory.store
     cdiv = standard.cdiv
+    atomic_poll = _library_method(standard.atomic_poll)
     sigmoid = _library_method(standard.sigmoid)
     softmax = _library_method(standard.softmax)
 

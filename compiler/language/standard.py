@@ -10,9 +10,13 @@ from typing import Any, overload
 from .builtin import builtin
 from .conditions import where
 from .constexpr import constexpr
+from .cuda import globaltimer
+from .debugging import static_assert
 from .inline import library
 from .maths import abs, exp, minimum
+from .memory import atomic_cas
 from .reductions import max as largest
+from .reductions import min as smallest
 from .reductions import sum as total
 from .tensor import Operand, tensor
 
@@ -87,3 +91,38 @@ def swizzle2d(i, j, size_i, size_j, size_g):
     rows = minimum(size_i - first, size_g)
     ij = ij % size_gj
     return first + ij % rows, ij // rows
+
+
+@library
+def atomic_poll(
+    pointer, expected_value, sem: constexpr = "acquire", scope: constexpr = "gpu", timeout_ns: constexpr = None
+):
+    """Wait until memory equals ``expected_value`` at each of ``pointer``, which is to 16-, 32- or 64-bit integers.
+
+    int1, of the shape of both: whether it did. ``sem``: acquire (default, also for None) or relaxed; ``scope``: cta,
+    gpu (default), sys. With ``timeout_ns``, which needs a GPU's timer, what does not within so many nanoseconds is
+    False; all is read once at least, where it is 0, too.
+    """
+    static_assert(sem in ("acquire", "relaxed", None), "sem of atomic_poll is acquire or relaxed")
+    static_assert(pointer.dtype.element_ty.is_int(), "atomic_poll waits for integers of 16, 32 or 64 bits")
+    found = _polled(pointer, expected_value, sem, scope)
+    if timeout_ns is None:
+        while not _all(found):
+            found = found | _polled(pointer, expected_value, sem, scope)
+    else:
+        begin = globaltimer()
+        while (not _all(found)) & (globaltimer() - begin < timeout_ns):
+            found = found | _polled(pointer, expected_value, sem, scope)
+    return found
+
+
+@library
+def _polled(pointer, expected_value, sem: constexpr, scope: constexpr):
+    """Whether it is there now: a compare-and-swap that changes nothing, as a load may be moved."""
+    was = atomic_cas(pointer, expected_value, expected_value, sem=sem or "acquire", scope=scope or "gpu")
+    return was == expected_value
+
+
+@library
+def _all(found):
+    return smallest(found, None) != 0 if found.type.is_block() else found
