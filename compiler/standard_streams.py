@@ -6,8 +6,10 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from io import UnsupportedOperation
 from pathlib import Path
+from typing import TextIO
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -17,7 +19,7 @@ def prepare_streams() -> None:
     replaced, by ``?`` where people read it in columns, else by its escape."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None or stream.closed:
+        if stream is None:
             # Kept open by the module: a file that is opened later would get the number, and what is printed.
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure") and stream.encoding.lower().replace("-", "") != "utf8":
@@ -26,13 +28,33 @@ def prepare_streams() -> None:
 
 @contextmanager
 def streams_kept() -> Iterator[None]:
-    """Afterwards the standard streams are what they were, and can be written, whatever ran in between."""
+    """Inside, the standard streams are others to the same places: whoever wraps, detaches or closes one takes none away
+    from what comes afterwards."""
     kept = sys.stdout, sys.stderr
+    lent = sys.stdout, sys.stderr = _another(kept[0]), _another(kept[1])
     try:
         yield
     finally:
+        left = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = kept
-        prepare_streams()
+        _flush(*left, *lent)
+
+
+def _another(stream: TextIO) -> TextIO:
+    """A stream of its own to where ``stream`` writes; ``stream`` itself where that is memory."""
+    try:
+        descriptor = os.dup(stream.fileno())
+    except UnsupportedOperation:
+        return stream
+    stream.flush()
+    buffering = 1 if stream.line_buffering else -1
+    return os.fdopen(descriptor, "w", buffering, encoding=stream.encoding, errors=stream.errors)
+
+
+def _flush(*streams: TextIO) -> None:
+    for stream in streams:
+        with suppress(AttributeError, ValueError):  # none at all, one that is closed or detached
+            stream.flush()
 
 
 def is_full(error: OSError) -> bool:

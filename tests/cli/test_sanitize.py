@@ -97,15 +97,32 @@ def test_findings_are_on_the_streams_of_the_command_whatever_the_script_made_of_
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_script_may_close_its_output(run_process, script: Path, options: tuple[str, ...]) -> None:
-    """It ended the command in a traceback."""
-    script.write_text(f"{script.read_text()}\nsys.stdout.close()\n")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "sys.stdout.close()",
+        "sys.stdout = io.TextIOWrapper(sys.stdout.buffer, 'utf-8')",
+        "sys.stdout = codecs.getwriter('utf-8')(sys.stdout.detach())",
+        "sys.stdout = os.fdopen(sys.stdout.fileno(), 'w')",
+    ],
+)
+def test_a_script_may_wrap_and_close_its_output(
+    run_process, script: Path, options: tuple[str, ...], change: str
+) -> None:
+    """What was wrapped is closed with the script, and took the findings with it."""
+    script.write_text(f"import codecs, io, os\n{script.read_text()}\n{change}\n")
     ran = run_process("sanitize", *options, script, "24")
     assert ran.code == 1 and "Traceback" not in ran.err
     if options:
         assert len(json.loads(ran.out)["findings"]) == 1
     else:
-        assert "1 finding in" in ran.err
+        assert "out-of-bounds write in copy" in ran.out and "1 finding in" in ran.err
+
+
+def test_what_a_script_prints_last_comes_before_the_findings(run_process, script: Path) -> None:
+    script.write_text(f"{script.read_text()}\nprint('last')\nsys.exit('done')\n")
+    lines = run_process("sanitize", script, "24").out.splitlines()
+    assert lines.index("last") < min(i for i, line in enumerate(lines) if "out-of-bounds" in line)
 
 
 def test_what_was_found_before_a_script_fails_counts(run, script: Path) -> None:

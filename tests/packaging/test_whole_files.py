@@ -11,7 +11,7 @@ ROOMS = ("compiler", "profiler", "tuner", "server", "deuteron")
 #: What writes otherwise than by :mod:`deuteron.compiler.whole_file`, and why it may.
 OTHERS = {
     "compiler/whole_file.py": "it is how",
-    "compiler/standard_streams.py": "a stream that is closed becomes /dev/null",
+    "compiler/standard_streams.py": "a stream that is closed becomes /dev/null, and another is of an open file",
     "compiler/runtime/variant/cache.py": "entries have checksums, and are compiled again where they are damaged",
     "compiler/runtime/variant/disassemble.py": "the input of a tool, in a folder of its own",
     "deuteron/cli/demo/service.py": "the log of a process that is read while it grows",
