@@ -219,11 +219,12 @@ def _around_body(frame: FrameType) -> FrameType:
 def plain_name(name: object, of: str) -> str:
     """The name of a scope or a state as Python's own text, also where it is one of a subclass, such as a StrEnum.
 
-    Raises UsageError for what is no text.
+    Raises UsageError for what is no text, or an empty one.
     """
-    if not isinstance(name, str):
+    text = str.__str__(name) if isinstance(name, str) else ""
+    if not text:
         raise UsageError(f"a {of} cannot be called {name!r}", hint="give it a name, a non-empty string")
-    return str.__str__(name)
+    return text
 
 
 def enter(name: str, owner: object, frame: FrameType) -> OpenScope:

@@ -57,10 +57,8 @@ class Recorder:
         entered."""
         if not registry.sessions:
             return None
-        if type(name) is not str:
+        if type(name) is not str or not name:
             name = open_scopes.plain_name(name, "scope")
-        if not name:
-            raise UsageError(f"a scope cannot be called {name!r}", hint="give it a name, a non-empty string")
         scope = open_scopes.enter(name, owner, frame)
         place = self.places.entered(scope)
         scope.entered = place

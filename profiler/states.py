@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 def enter_state(name: str) -> None:
     """Put the running context into a state until :func:`exit_state`. Of nested states the innermost counts.
-    Raises UsageError for a name that is no text."""
+    Raises UsageError for a name that is no text, or an empty one."""
     if registry.sessions:
         states.set((*states.get(), plain_name(name, "state")))
         recorder.follow()

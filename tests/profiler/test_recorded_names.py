@@ -42,9 +42,9 @@ def test_names_may_be_of_any_class_of_texts(tree: Callable[..., dict]) -> None:
     assert tree("forward", "inner", "forward")["metrics"] == {"m": 1}
 
 
-@pytest.mark.parametrize("name", [None, 5, b"x"])
+@pytest.mark.parametrize("name", [None, 5, b"x", ""])
 def test_names_that_are_no_text_are_refused_where_they_are_given(name: Any) -> None:
-    """That of a state was an AttributeError of what was recorded next."""
+    """That of a state was an AttributeError of what was recorded next, and the empty one a frame without a name."""
     proton.start("p", backend="cpu")
     with pytest.raises(proton.UsageError, match="a state cannot be called"), proton.state(name):
         pass
