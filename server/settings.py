@@ -263,7 +263,7 @@ class Settings:
                 f"DEUTERON_DATABASE_URL: {without_secrets(self.database_url)!r} is not a database address",
                 hint="sqlite:////absolute/path.db or postgresql://user:password@host/name",
             )
-        if not self.host.strip("[]"):  # it would be all addresses of the machine, and none that clients could ask
+        if not self.host.strip("[] "):  # it would be all addresses of the machine, and none that clients could ask
             raise SettingsError(
                 f"DEUTERON_HOST: {self.host!r} is no address to bind",
                 hint="127.0.0.1, or 0.0.0.0 for all addresses of this machine",

@@ -16,6 +16,8 @@ from deuteron.compiler.extras import require_extras
 from .errors import CommandError
 
 if TYPE_CHECKING:
+    from sqlalchemy.exc import DBAPIError
+
     from deuteron.server import Settings
     from deuteron.server.backup import Backup
 
@@ -200,11 +202,15 @@ def explained(address: str) -> Iterator[None]:
         raise CommandError(f"{shown(address)}: {error.orig}", hint=_remedy(address, error)) from None
 
 
-def _remedy(address: str, error: BaseException) -> str:
+def _remedy(address: str, error: DBAPIError) -> str:
+    import sqlite3  # lazy: help starts without it
+
     from deuteron.server.files import is_full  # lazy: help starts without the service
 
     if is_full(error):
         return "make room on its disk"
+    if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:  # above are details
+        return "another process is writing to it: try again once that is done"
     if address.startswith("sqlite"):
         return "name a file that is SQLite's, or is not there yet, and that can be written"
     return "does the database exist, and does it answer?"

@@ -46,6 +46,7 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["replay", SPACE, "--strategy", ","], ["no strategy is named", "--strategy surrogate"]),
     (["replay", SPACE, "--budget", "9" * 20], ["--budget", "1000000"]),
     (["serve", "--host", ""], ["DEUTERON_HOST: '' is no address to bind", "0.0.0.0"]),
+    (["serve", "--host", " "], ["DEUTERON_HOST: ' ' is no address to bind"]),
     (["replay", SPACE, "--protocol", "free"], ["'free'", "charged"]),
     (["replay", SPACE, "--json", "/nonexistent/x.json"], ["cannot write /nonexistent/x.json"]),
     (["tune", "softmax", "--seconds", "0"], ["0", "more than 0"]),
@@ -294,19 +295,29 @@ def test_a_worker_without_its_scheduler(run):
     assert "`dask scheduler`" in ran.err
 
 
-def test_a_database_without_room_says_what_helps(run, monkeypatch: pytest.MonkeyPatch):
-    """It asked whether the database answers."""
+@pytest.mark.parametrize(
+    ("text", "code", "remedy"),
+    [
+        ("database or disk is full", sqlite3.SQLITE_FULL, "make room on its disk"),
+        ("database is locked", sqlite3.SQLITE_BUSY, "another process is writing to it: try again once that is done"),
+        ("database is locked", sqlite3.SQLITE_BUSY_SNAPSHOT, "another process is writing to it"),
+    ],
+)
+def test_a_database_that_takes_nothing_says_what_helps(
+    run, monkeypatch: pytest.MonkeyPatch, text: str, code: int, remedy: str
+):
+    """It asked whether the database answers, or, of a file that another process writes, for SQLite's."""
     assert run("db", "upgrade").code == 0
 
-    def full(*_: object) -> None:
-        error = sqlite3.OperationalError("database or disk is full")
-        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    def refused(*_: object) -> None:
+        error = sqlite3.OperationalError(text)
+        error.sqlite_errorcode = code
         raise OperationalError(None, None, error) from error
 
-    monkeypatch.setattr("deuteron.migrations.upgrade", full)
+    monkeypatch.setattr("deuteron.migrations.upgrade", refused)
     ran = run("db", "upgrade")
     assert ran.code == 2
-    assert "database or disk is full\nhint: make room on its disk\n" in ran.err
+    assert f"{text}\nhint: {remedy}" in ran.err
 
 
 def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
