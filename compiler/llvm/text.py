@@ -191,8 +191,8 @@ class FunctionText:
     ) -> list[str]:
         """Inline assembly with any number of results.
 
-        ``effects``: it must run exactly where it is written, even if its results are unused. ``convergent``: all
-        threads of a warp must reach it together.
+        ``effects``: it must run exactly where it is written, even if its results are unused; without them it is what
+        its operands make it, wherever it runs. ``convergent``: all threads of a warp must reach it together.
         """
         arguments = ", ".join(f"{t} {v}" for t, v in operands)
         kind = "sideeffect " if effects else ""
