@@ -43,3 +43,17 @@ def test_quotients_and_remainders(launch, dtype: type, kernel) -> None:
         wrapped = np.array([exact & (2**limits.bits - 1)], np.uint64).astype(dtype)[0]
         assert q == wrapped, (a, b, q)
         assert r == (a - exact * b if b else wrapped), (a, b, r)
+
+
+@triton.jit
+def divide_in_loop(x_ptr, y_ptr, out_ptr, TIMES):
+    x, y, total = tl.load(x_ptr), tl.load(y_ptr), 0
+    for _i in range(TIMES):
+        total += x // y + x % y
+    tl.store(out_ptr, total)
+
+
+@pytest.mark.parametrize(("divisor", "times", "total"), [(0, 0, 0), (0, 3, -6), (7, 3, 18)])
+def test_quotients_of_a_loop_are_made_ahead_of_it_even_if_it_does_not_run(launch, divisor, times, total) -> None:
+    x, y = np.full(1, 30, np.int32), np.full(1, divisor, np.int32)
+    assert launch(divide_in_loop, (1,), x, y, np.zeros(1, np.int32), times)[2] == total
