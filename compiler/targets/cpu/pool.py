@@ -25,6 +25,12 @@ PROBE_SHARE = 256
 #: Estimated time below which a grid stays on the calling thread.
 WORTH_WAKING_NS = 50_000
 
+#: A grid that took so long the last time is shared without another estimate.
+SURELY_WORTH_WAKING_NS = 10 * WORTH_WAKING_NS
+
+#: Grids whose times are kept at the same time.
+MOST_KNOWN = 1024
+
 #: Estimated time from which a grid is worth being interrupted: handlers of signals run between its pieces then.
 WORTH_INTERRUPTING_NS = 20_000_000
 
@@ -91,23 +97,33 @@ class ThreadPool:
     def __init__(self) -> None:
         # Taken and given back in single steps, without a lock that an interrupt may leave held.
         self._helpers: list[_Helper] = []
+        #: Nanoseconds that grids took which several threads shared, by their code and number of programs. Should other
+        #: code have its place one day, its first estimate is a wrong one.
+        self._lasted: dict[tuple[int, int], int] = {}
 
     def execute(self, total: int, threads: int, launch: GridLaunch) -> None:
         """Run programs 0..total-1 on up to ``threads`` threads; one that fails stops what has not begun.
 
         The first few run on the calling thread. If they say that the whole is a matter of microseconds, the rest
-        follows there too, because waking a thread takes longer.
+        follows there too, because waking a thread takes longer. Of a grid that took many times as long when it ran the
+        last time all threads have a part from the beginning: one program of sixteen is an eighth of what two take.
         """
-        probe = total if threads <= 1 else max(1, total // PROBE_SHARE)
-        start = time.perf_counter_ns()
-        if not launch.run(0, probe) or probe == total:
-            return
-        estimate = (time.perf_counter_ns() - start) * (total - probe) // probe
+        grid, start = (id(launch.entry), total), time.perf_counter_ns()
+        known = self._lasted.get(grid, 0) if threads > 1 else 0
+        probe, estimate = 0, known
+        if known < SURELY_WORTH_WAKING_NS:
+            probe = total if threads <= 1 else max(1, total // PROBE_SHARE)
+            if not launch.run(0, probe) or probe == total:
+                return
+            estimate = (time.perf_counter_ns() - start) * (total - probe) // probe
         if estimate < WORTH_WAKING_NS:
             launch.run(probe, total)
             return
         piece = max(1, -(-(total - probe) // (threads * PIECES_PER_THREAD)))
         self._share(launch, launch.shared(probe, total, piece), min(threads, total - probe) - 1, estimate)
+        if len(self._lasted) >= MOST_KNOWN:
+            self._lasted.clear()
+        self._lasted[grid] = time.perf_counter_ns() - start
 
     def execute_together(self, total: int, launch: GridLaunch) -> None:
         """Run programs 0..total-1, each on a thread of its own, so that they may wait for each other; one that fails

@@ -70,6 +70,34 @@ def test_long_grids_are_shared_and_short_ones_are_not(monkeypatch):
     assert short.threads == {threading.get_ident()}
 
 
+def test_a_grid_that_lasted_is_shared_from_its_first_program():
+    """Its two programs wait for each other, which ends in no time where the first one runs alone."""
+    waiting = threading.Barrier(2)
+    lasting = [True]
+
+    def programs(arguments: int, first: int, last: int, sizes: int, scratch: int, status: int) -> None:
+        for _ in range(first, last):
+            if lasting[0]:
+                time.sleep(2e-3)
+            else:
+                waiting.wait(20)
+
+    pool, launch = ThreadPool(), GridLaunch(ENTRY(programs))
+    pool.execute(2, 2, launch)
+    lasting[0] = False
+    pool.execute(2, 2, launch)
+    assert waiting.n_waiting == 0 and not waiting.broken
+
+
+def test_what_is_known_of_a_grid_is_what_its_last_run_took():
+    pool, recorder = ThreadPool(), Recorder(seconds=2e-2)
+    pool.execute(2, 2, recorder)
+    recorder.seconds = 0.0
+    for _ in range(20):  # on a busy machine one may last, too
+        pool.execute(2, 2, recorder)
+    assert pool._lasted[id(recorder.entry), 2] < 2e7
+
+
 def test_a_program_that_fails_ends_the_grid():
     recorder = Recorder(seconds=1e-3, failing=frozenset({50}))
     ThreadPool().execute(2000, 2, recorder)
