@@ -7,6 +7,7 @@ from __future__ import annotations
 from numbers import Number
 from typing import Any, overload
 
+from .arithmetic import cast
 from .builtin import builtin
 from .conditions import where
 from .constexpr import constexpr
@@ -97,7 +98,7 @@ def swizzle2d(i, j, size_i, size_j, size_g):
 def atomic_poll(
     pointer, expected_value, sem: constexpr = "acquire", scope: constexpr = "gpu", timeout_ns: constexpr = None
 ):
-    """Wait until memory equals ``expected_value`` at each of ``pointer``, which is to 16-, 32- or 64-bit integers.
+    """Wait until memory equals ``expected_value``, in its type, at each of ``pointer``: to 16-, 32- or 64-bit integers.
 
     int1, of the shape of both: whether it did. ``sem``: acquire (default, also for None) or relaxed; ``scope``: cta,
     gpu (default), sys. With ``timeout_ns``, which needs a GPU's timer, what does not within so many nanoseconds is
@@ -119,8 +120,8 @@ def atomic_poll(
 @library
 def _polled(pointer, expected_value, sem: constexpr, scope: constexpr):
     """Whether it is there now: a compare-and-swap that changes nothing, as a load may be moved."""
-    was = atomic_cas(pointer, expected_value, expected_value, sem=sem or "acquire", scope=scope or "gpu")
-    return was == expected_value
+    expected = cast(expected_value, pointer.dtype.element_ty)
+    return atomic_cas(pointer, expected, expected, sem=sem or "acquire", scope=scope or "gpu") == expected
 
 
 @library

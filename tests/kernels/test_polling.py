@@ -40,6 +40,18 @@ def test_what_is_there_is_waited_for_no_longer(launch, dtype, sem) -> None:
     assert (flag[0], out[0]) == (7, 1)
 
 
+@triton.jit
+def wait_for_known(flag, out, EXPECTED: tl.constexpr):
+    tl.store(out, tl.atomic_poll(flag, EXPECTED))
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(np.uint32, -1), (np.uint16, -1), (np.int16, 70000)])
+def test_what_is_waited_for_has_the_type_of_memory(launch, dtype, expected) -> None:
+    """A number that memory never equals as it is written would be waited for without end."""
+    flag = np.array([expected], np.int64).astype(dtype)
+    assert launch(wait_for_known, (1,), flag, np.zeros(1, np.int32), EXPECTED=expected)[1][0] == 1
+
+
 def test_one_program_waits_for_another(launch) -> None:
     zeros = np.zeros(64, np.int32)
     flags, _, out = launch(hand_over, (2,), zeros, zeros, zeros, N=64)
