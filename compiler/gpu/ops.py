@@ -10,11 +10,12 @@ from ..tile.memory import AtomicRMW, Load, Store
 class ConvertLayout(Op, mnemonic="gpu.convert"):
     """The same tile in the place of ``to``, registers or shared memory; :mod:`.memory.scratch` chooses how the data
     moves. One to shared memory that is ``unfinished`` leaves it to the next one to make threads wait for what was
-    written."""
+    written, and if it is ``unfenced`` to let wgmma see it."""
 
     x: Value
     to: Tile
     unfinished: bool = False
+    unfenced: bool = False
 
     def infer(self) -> tuple[Tile, ...]:
         """Result: ``to``; TypeMismatch where more than the place differs from the operand's type."""

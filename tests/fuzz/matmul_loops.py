@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from matmul_operands import CHOSEN, Operands
+from matmul_operands import CHOSEN, MADE, Operands
 
 #: How a kernel walks over K. The second entry: whether blocks come in order, so that pointers may be moved along.
 WALKS = {
@@ -27,7 +27,7 @@ class Loop(Operands):
     def choose_walk(self) -> None:
         """How the kernel walks over K."""
         self.walk = self.draw.pick(*WALKS)
-        if self.seed >= CHOSEN and self.draw.chance(0.4):
+        if CHOSEN <= self.seed < MADE and self.draw.chance(0.4):
             self.walk = "chosen"
         if self.batches and self.walk == "split":
             self.walk = "blocks"

@@ -11,6 +11,8 @@ FEW_ROWS = 10_000_000
 GATHERED = 20_000_000
 #: From this seed on a branch in the loop may say where it reads.
 CHOSEN = 30_000_000
+#: From this seed on threads make most operands of what they load, in blocks for warp groups, most from rings.
+MADE = 50_000_000
 
 
 class Operands:
@@ -57,6 +59,8 @@ class Operands:
                 d.pick(self.bn, self.bn, 2, 8),
                 d.pick(self.bk, self.bk, 4, 8),
             )
+        if self.seed >= MADE:
+            self.bm, self.bk = max(64, self.bm), max(32, self.bk)
         blocks = d.rng.randint(1, 9 if large else 5)
         self.k = self.bk * blocks
         self.even_k = d.chance(0.4)
@@ -84,7 +88,7 @@ class Operands:
         shape = (rows, columns)
         if self.batches:
             order, shape = [0, *(axis + 1 for axis in order)], (self.batches, rows, columns)
-        made = d.filled(dtype, shape, spread, order=order, aligned=d.chance(0.8))
+        made = d.filled(dtype, shape, spread, order=order, aligned=d.chance(0.8 if self.seed < MADE else 0.97))
         if self.batches and d.chance(0.2):
             made = made.repeated()
         self.arguments[f"{name}_ptr"] = made
@@ -101,7 +105,7 @@ class Operands:
         """Which rows of A, columns of B and rows of B are read: by the program's place, or by tables in memory."""
         d = self.draw
         self.table: dict[str, Buffer] = {}
-        if self.seed < GATHERED or (self.seed >= CHOSEN and d.chance(0.5)):
+        if self.seed < GATHERED or (self.seed >= CHOSEN and (self.seed >= MADE or d.chance(0.5))):
             return
         wanted = d.pick("a", "a", "b", "ab", "k", "ak")
         for side, size in (("a", self.m), ("b", self.n), ("k", self.k)):
@@ -120,14 +124,23 @@ class Operands:
     def operand_forms(self) -> None:
         """What happens to each operand between its load and the product."""
         d = self.draw
-        forms = ["", "", "", "", "neg", "twice", "where", "vector"]
+        made = self.seed >= MADE
+        forms = ["", "neg", "twice", "where", "vector"]
+        forms = [*forms, "rows"] if made else ["", "", "", *forms]
         self.forms = {"a": d.pick(*forms), "b": d.pick(*forms)}
         if d.chance(0.05):
             self.forms["a"] = "computed"
         if self.kind == "i8" or self.kind.startswith("f8"):
-            self.forms = {side: form if form in ("", "computed") else "" for side, form in self.forms.items()}
+            other = "bits" if made and self.kind == "i8" else ""
+            self.forms = {side: form if form in ("", "computed") else other for side, form in self.forms.items()}
         if "vector" in self.forms.values():
             self.arguments["v_ptr"] = self.v = d.filled(self.kind, (self.k,), 1)
+        self.scales = {
+            side: d.filled(self.kind, (size,), 1)
+            for side, size in (("a", self.m), ("b", self.n))
+            if self.forms[side] == "rows"
+        }
+        self.arguments |= {f"w{side}_ptr": scale for side, scale in self.scales.items()}
         self.views = {side: d.chance(0.2) for side in "ab"}
         self.others = {side: d.pick(", other=0.0", ", other=0.0", ", other=0") for side in "ab"}
         if self.forms["b"] != "computed" and d.chance(0.05):
@@ -163,6 +176,11 @@ class Operands:
                 t(f"{side} = {side} * 2")
             case "where":
                 t(f"{side} = tl.where({along} % 3 == 0, {side}, 0.0)")
+            case "rows":
+                row, size, spread = ("rm", "M", "[:, None]") if side == "a" else ("rn", "N", "[None, :]")
+                t(f"{side} = {side} * tl.load(w{side}_ptr + {row}, mask={row} < {size}, other=0.0){spread}")
+            case "bits":
+                t(f"{side} = (({side} & (3 << 1)) >> 1).to(tl.int8)")
             case "vector":
                 t(
                     f"v{side} = tl.load(v_ptr + k0 + {along}, mask=k0 + {along} < K, other=0.0)",
@@ -188,6 +206,10 @@ class Operands:
                 values = values * 2
             case "where":
                 values = np.where(along % self.bk % 3 == 0, values, 0)
+            case "rows":
+                values = values * self.scales[side].values().reshape((-1, 1) if side == "a" else (1, -1))
+            case "bits":
+                values = (values.astype(int) & 6) >> 1
             case "vector":
                 values = values * self.v.values().reshape(along.shape)
         return values

@@ -187,11 +187,11 @@ def make(seed: int, large: bool = False) -> Case:
     """The case of a seed; ``large``: of a size for a real GPU."""
     from attention_cases import EIGHT_BITS, attention, backward, rows
     from matmul_cases import matmul
-    from matmul_operands import GATHERED
+    from matmul_operands import GATHERED, MADE
 
     draw = Draw(seed, large)
     family = draw.rng.choices([matmul, attention, backward, rows], [14, 3, 2, 1])[0]
-    if seed >= EIGHT_BITS:
+    if EIGHT_BITS <= seed < MADE:
         family = attention
     elif seed >= GATHERED:
         family = matmul

@@ -38,7 +38,7 @@ from ..asynchronous import (
     slot_of,
 )
 from ..memory.fences import read_by_products
-from ..memory.scratch import scratch_bytes, tile_bytes
+from ..memory.scratch import is_round_trip, scratch_bytes, tile_bytes
 from ..ops import ConvertLayout
 from .carried import may_go_on, settle_early
 from .operand_writes import writes_tile
@@ -98,20 +98,23 @@ def _bring_operands(block: Block) -> bool:
             out.append(op)
             made.update(op.results)
     for number, op in enumerate(out):
-        if isinstance(op, ConvertLayout) and writes_tile(op) and _is_finished_later(out[number + 1 :]):
-            op.unfinished = True
+        if isinstance(op, ConvertLayout) and writes_tile(op):
+            finisher = _finisher(out[number + 1 :])
+            op.unfinished = finisher is not None
+            op.unfenced = finisher is not None and writes_tile(finisher)
     block.ops = out
     return early
 
 
-def _is_finished_later(following: Sequence[Op]) -> bool:
-    """Whether another tile is written before anyone reads any: threads then wait for each other once."""
+def _finisher(following: Sequence[Op]) -> ConvertLayout | None:
+    """The conversion of another tile that goes to shared memory before anyone reads any: threads then wait for each
+    other once. None where there is none."""
     for op in following:
-        if writes_tile(op):
-            return True
+        if isinstance(op, ConvertLayout) and (writes_tile(op) or is_round_trip(op)):
+            return op
         if op.effect not in (Effect.PURE, Effect.READ) or any(value.type.shared is not None for value in op.reads):
-            return False
-    return False
+            return None
+    return None
 
 
 #: What fills another slot of a ring than those that products read (:mod:`..streams.multistage`). Threads that copy for

@@ -31,6 +31,8 @@ from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
 from ..asynchronous import Deposit, FetchTile, Pipe, Slot
 from .coalesce import Access, MemoryOp, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
 from .fitting import ALIKE
+from .reduction import bits_of
+from .ring_reads import RingRead, Taken, layout_as_taken, taken_by
 from .scan import scan_layout
 from .tensorcore import accumulator_layout
 from .views import VIEWS, is_view, operand_layout, result_layout
@@ -86,6 +88,8 @@ class Family:
     derived: list[Value] = field(default_factory=list)  # made by reductions and views
     stores: list[Access] = field(default_factory=list)
     slots: list[Access] = field(default_factory=list)
+    ring_reads: list[RingRead] = field(default_factory=list)
+    taken: list[Taken] = field(default_factory=list)  # by products of the loops in which slots are read
     reduced: set[int] = field(default_factory=set)  # axes along which a member is reduced
     scanned: set[int] = field(default_factory=set)
     #: Where members that are rows are spread over tiles: the view of one, and what an operation makes of it.
@@ -106,6 +110,8 @@ class Family:
         self.derived += other.derived
         self.stores += other.stores
         self.slots += other.slots
+        self.ring_reads += other.ring_reads
+        self.taken += other.taken
         self.reduced |= other.reduced
         self.scanned |= other.scanned
         self.spread += other.spread
@@ -192,7 +198,9 @@ class Homes:
                 if self.costs.exists_once(op.pointer):
                     self.family(op.pointer).accesses.append(order_of_fetch(op))
             case Slot() if (place := op.result.type.shared) is not None:
-                self.family(op.result).slots.append(order_in_shared_memory(op.result.type, place))
+                family = self.family(op.result)
+                family.slots.append(order_in_shared_memory(op.result.type, place))
+                family.ring_reads.append(RingRead(place, bits_of(op.result.type), self._loops))
             case Deposit() if (place := op.ring.type.shared) is not None and self.costs.exists_once(op.value):
                 written = order_in_shared_memory(op.value.type, place)
                 self.family(op.value).slots.append(replace(written, tears=True))  # into banks that others write at once
@@ -205,6 +213,9 @@ class Homes:
                 self._unite(op.acc, op.result)
                 family = self.family(op.result)
                 family.accumulator = family.accumulator or accumulator_layout(op, self.target, self.schedule)
+                for operand, taken in taken_by(op, self._loops, self.target, self.schedule).items():
+                    if self.costs.exists_once(operand):
+                        self.family(operand).taken.append(taken)
             case Reduce() | Scan():
                 self._unite(*op.inputs)
                 self._unite(*op.results)
@@ -282,6 +293,8 @@ class Homes:
             return row
         if family.accesses:
             return self._merge(family, family.accesses + family.stores, shape)
+        if (taken := self._as_taken(family, shape)) is not None:
+            return taken
         for source in family.derived:
             layout = self._derive(source)
             if layout is not None:
@@ -295,6 +308,16 @@ class Homes:
     def _merge(self, family: Family, accesses: list[Access], shape: tuple[int, ...]) -> LinearLayout:
         return merge(accesses, shape, self.warps, family.reduced, family.scanned)
 
+    def _as_taken(self, family: Family, shape: tuple[int, ...]) -> LinearLayout | None:
+        """The layout in which a product takes what is made of slots, and of rows spread over it; None where it asks for
+        none, or the tile comes from elsewhere, too."""
+        from_rings = family.taken and len(family.ring_reads) == len(family.slots) > 0
+        elsewhere = family.stores or family.scanned or not all(is_view(value.op) for value in family.derived)
+        if not from_rings or elsewhere:
+            return None
+        vectors = self._merge(family, family.slots, shape)
+        return layout_as_taken(family.ring_reads, family.taken, vectors)
+
     def _as_spread(self, family: Family, shape: tuple[int, ...]) -> LinearLayout | None:
         """The layout in which a row is spread over tiles without a conversion; None where these differ, where a thread
         would have many elements, or where a loop carries the row and spreads it only when it has ended: all turns would
@@ -307,7 +330,7 @@ class Homes:
         if any(other.resolving for other in others):
             return None
         found = {self._before(view, self.layout(made)) for view, made in family.spread}
-        beside_products = any(other.accumulator is not None for other in others)
+        beside_products = any(other.accumulator is not None or other.taken for other in others)
         if len(found) == 1:
             (layout,) = found
             if 1 << sum(map(any, layout.register)) <= (MOST_BESIDE_PRODUCTS if beside_products else MOST_OF_A_ROW):

@@ -216,6 +216,11 @@ def _of_conversion(op: ConvertLayout, used: Readers) -> int:
     return plan.bytes if isinstance(plan, SharedMemory | OperandPlan) else 0
 
 
+def is_round_trip(op: ConvertLayout) -> bool:
+    """Whether threads write to shared memory, wait for each other and read, all within ``op``."""
+    return isinstance(choose_conversion(op), SharedMemory | OperandPlan)
+
+
 @scratch(Reduce)
 def _of_reduction(op: Reduce, used: Readers) -> int:
     plan = plan_reduction(_layout(op.inputs[0]), op.axis)

@@ -72,8 +72,9 @@ def _local_load(state: Lowering, plan: LocalLoad, op: ConvertLayout) -> None:
 def _local_store(state: Lowering, plan: LocalStore, op: ConvertLayout) -> None:
     start = state.scratch(op)
     store_tile(state, plan, op.x, start)
-    if not op.unfinished:
+    if not op.unfenced:
         state.machine.publish_shared(state)
+    if not op.unfinished:
         state.barrier()
     state.places[op.result] = str(start)
 
