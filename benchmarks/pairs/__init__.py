@@ -16,6 +16,7 @@ FOLDER = Path(__file__).resolve().parent
 FAMILIES = (
     "products",
     "fused_products",
+    "made_operands",
     "weights",
     "attention",
     "normalisations",

@@ -32,6 +32,8 @@ GOING_ON_REGISTERS = 192
 #: Those that a producer that records has besides: addresses, masks and the clock.
 RECORD_REGISTERS = 16
 
+#: Accumulators of a thread of one group of warps that makes left operands, from which on two groups are better.
+ACCUMULATORS_OF_TWO = 128
 #: With more warps than these a thread has fewer than 128 registers, and a CTA holds no more than before.
 MOST_WARPS = 16
 #: Bytes of a thread's registers that ptxas stores to local memory or loads from there, counted once for each

@@ -166,7 +166,7 @@ def lower_to_gpu(
     if threads > MOST_THREADS:
         raise OutOfResources("threads", threads, MOST_THREADS, hint="use 32 warps or fewer")
     require_legal(schedule, function, target.kind)
-    schedule = with_room(schedule, function)
+    schedule = with_room(schedule, function, target)
     limits = AttemptLimits()
     while True:
         work = GpuWork(function, target, schedule, denied, limits)

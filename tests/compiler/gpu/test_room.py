@@ -34,6 +34,30 @@ def test_warps_enough_to_hold_the_result(to_gpu, target, shape, asked, given) ->
     assert made.recipe.threads - 32 * given in (0, 32, 128)  # those that only copy
 
 
+PLACE = "m * K + (start + k)[None, :]"
+MADE = f"tl.maximum(tl.load(a + {PLACE}), 0.0).to(tl.float16)"
+
+
+@pytest.mark.parametrize(
+    ("target", "left", "shape", "asked", "given"),
+    [
+        ("cuda:90a", MADE, (128, 128), 4, 8),
+        ("cuda:90a", f"tl.trans({MADE.replace(PLACE, f'tl.trans({PLACE})')})", (128, 128), 4, 8),
+        ("cuda:90a", MADE, (64, 256), 4, 4),
+        ("cuda:90a", MADE, (128, 64), 4, 4),
+        ("cuda:90a", MADE, (128, 128), 2, 8),
+        ("cuda:90a", MADE, (256, 128), 8, 8),
+        ("cuda:90", MADE, (128, 128), 4, 4),
+        ("cuda:80", MADE, (128, 128), 4, 4),
+        ("cuda:90a", f"tl.trans(tl.load(a + tl.trans({PLACE})))", (128, 128), 4, 4),
+        ("cuda:90a", "(m + k[None, :] + start).to(tl.float16)", (128, 128), 4, 4),
+    ],
+)  # fmt: skip
+def test_two_groups_make_a_left_operand_in_turns(to_gpu, target, left, shape, asked, given) -> None:
+    text = PRODUCT.replace(f"tl.load(a + {PLACE})", left)
+    assert to_gpu(text, SIGNATURE, {"M": shape[0], "N": shape[1], "BK": 64}, asked, target).num_warps == given
+
+
 def test_a_number_of_registers_is_taken_at_its_word(to_gpu) -> None:
     made = to_gpu(PRODUCT, SIGNATURE, {"M": 128, "N": 256, "BK": 32}, 4, "cuda:90a", maxnreg=255)
     assert made.num_warps == 4
