@@ -15,6 +15,7 @@ from math import prod
 
 from ...hardware import LANES, WARPS_PER_GROUP
 from ...ir.core import Block, Function, Op, Value
+from ...ir.types import Tile
 from ...layout import LinearLayout, coalesced_vectors, slice_layout, splittable_layout
 from ...options import Schedule
 from ...target import Target
@@ -31,8 +32,7 @@ from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
 from ..asynchronous import Deposit, FetchTile, Pipe, Slot
 from .coalesce import Access, MemoryOp, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
 from .fitting import ALIKE
-from .reduction import bits_of
-from .ring_reads import RingRead, Taken, layout_as_taken, taken_by
+from .ring_reads import RingRead, Taken, layout_as_taken, ring_read, taken_by
 from .scan import scan_layout
 from .tensorcore import accumulator_layout
 from .views import VIEWS, is_view, operand_layout, result_layout
@@ -102,6 +102,11 @@ class Family:
     def is_read(self) -> bool:
         """Whether members come from memory, or are made of such rows."""
         return bool(self.accesses or self.derived) and all(is_view(value.op) for value in self.derived)
+
+    def read_from(self, read: RingRead, tile: Tile) -> None:
+        """A member is ``tile`` where a ring holds it."""
+        self.slots.append(order_in_shared_memory(tile, read.place))
+        self.ring_reads.append(read)
 
     def absorb(self, other: Family) -> None:
         """Take over the members' wishes of ``other``."""
@@ -197,10 +202,8 @@ class Homes:
                 self._unite(op.pointer, op.mask)
                 if self.costs.exists_once(op.pointer):
                     self.family(op.pointer).accesses.append(order_of_fetch(op))
-            case Slot() if (place := op.result.type.shared) is not None:
-                family = self.family(op.result)
-                family.slots.append(order_in_shared_memory(op.result.type, place))
-                family.ring_reads.append(RingRead(place, bits_of(op.result.type), self._loops))
+            case Slot() if (read := ring_read(op.result, self._loops)) is not None:
+                self.family(op.result).read_from(read, op.result.type)
             case Deposit() if (place := op.ring.type.shared) is not None and self.costs.exists_once(op.value):
                 written = order_in_shared_memory(op.value.type, place)
                 self.family(op.value).slots.append(replace(written, tears=True))  # into banks that others write at once
@@ -233,9 +236,15 @@ class Homes:
                 self._unite(*op.results, *op.operands)
                 if self.costs.exists_once(op.result):
                     views = [v for v in op.operands if is_view(v.op) and not self.costs.cheap(v)]
-                    self.family(op.result).derived.extend(views)
                     for view in views:
-                        self._spread(view, op.result)
+                        self._visit_view(view, op.result)
+
+    def _visit_view(self, view: Value, made: Value) -> None:
+        if (read := ring_read(view, self._loops)) is not None:
+            self.family(made).read_from(read, view.type)
+            return
+        self.family(made).derived.append(view)
+        self._spread(view, made)
 
     def _spread(self, view: Value, made: Value) -> None:
         source = view

@@ -26,10 +26,12 @@ from ...layout.convert import BARRIER_COST
 from ...options import Schedule
 from ...target import Target
 from ...tile.matmul import Dot
+from ...tile.shape import Permute
 from ..asynchronous import Slot
 from .operands import plan_local_load, plan_operand
 from .reduction import bits_of
 from .tensorcore import choose_warp_group
+from .views import operand_layout
 
 
 class RingRead(NamedTuple):
@@ -50,13 +52,31 @@ class Taken(NamedTuple):
     k_axis: int | None = None
 
 
+def ring_read(value: Value, loops: int) -> RingRead | None:
+    """The slot that ``value`` is, perhaps seen transposed, read within so many loops; None if it is none."""
+    orders: list[tuple[int, ...]] = []
+    made = value.op
+    while isinstance(made, Permute):
+        orders.append(made.order)
+        made = made.x.op
+    place = made.result.type.shared if isinstance(made, Slot) else None
+    if place is None:
+        return None
+    for order in reversed(orders):
+        place = place.permute(order)
+    return RingRead(place, bits_of(value.type), loops)
+
+
 def taken_by(dot: Dot, loops: int, target: Target, schedule: Schedule) -> dict[Value, Taken]:
     """How ``dot``, within so many loops, takes operands that are computed: wgmma has A in fragments, and B of 8 or 32
     bits with its rows along K."""
     group = choose_warp_group(dot, target, schedule)
     if group is None:
         return {}
-    taken = {dot.a: Taken(group.a, bits_of(dot.a.type), loops)}
+    left, fragments = dot.a, group.a
+    while isinstance(view := left.op, Permute):
+        left, fragments = view.x, operand_layout(view, fragments)
+    taken = {left: Taken(fragments, bits_of(left.type), loops)}
     bits = bits_of(dot.b.type)
     if (through := transposing(dot.b.type.shape, 0, schedule.num_warps, bits)) is not None:
         taken[dot.b] = Taken(through[0], bits, loops, k_axis=0)

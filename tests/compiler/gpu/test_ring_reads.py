@@ -9,7 +9,7 @@ from deuteron.compiler.gpu.layouts.ring_reads import RingRead, Taken, layout_as_
 from deuteron.compiler.gpu.memory.scratch import is_round_trip
 from deuteron.compiler.gpu.ops import ConvertLayout
 from deuteron.compiler.ir.core import Function
-from deuteron.compiler.layout import coalesced_vectors, dot_operand, shared_tensor_core
+from deuteron.compiler.layout import coalesced_vectors, dot_operand, permute_layout, shared_tensor_core
 from deuteron.compiler.tile.control import For
 from deuteron.compiler.tile.memory import Barrier
 
@@ -25,12 +25,15 @@ def made(a_ptr, b_ptr, c_ptr, s_ptr, t_ptr, N, K, BM: tl.constexpr, BN: tl.const
         acc = tl.dot(a, b, acc)
     tl.store(c_ptr + m[:, None] * N + n[None, :], acc)
 """
+COLUMNS = "tl.load(a_ptr + (start + k)[:, None] * BM + m[None, :])"
 LEFT = {
     "chosen": ("bf16", "bf16", "a = tl.where(a > 0, a, 0.0)"),
     "narrowed": ("fp32", "bf16", "a = a.to(tl.bfloat16)"),
     "widened": ("fp8e4nv", "fp16", "a = a.to(tl.float16)"),
     "scaled by rows": ("bf16", "bf16", "a = (a * s[:, None]).to(tl.bfloat16)"),
     "scaled by columns": ("fp16", "fp16", "a = (a * tl.load(t_ptr + start + k)[None, :]).to(tl.float16)"),
+    "seen transposed": ("bf16", "bf16", f"a = tl.trans({COLUMNS}); a = tl.where(a > 0, a, 0.0)"),
+    "made of columns": ("bf16", "bf16", f"a = tl.trans(({COLUMNS} * s[None, :]).to(tl.bfloat16))"),
     "summed as well": ("fp16", "fp16", "a = tl.exp(a.to(tl.float32)); s += tl.sum(a, 1); a = a.to(tl.float16)"),
 }
 UNPACKED = "b = ((b & 12) >> 2).to(tl.int8)"
@@ -57,9 +60,10 @@ def the_loop(function: Function) -> list[object]:
 def test_a_left_operand_is_read_in_fragments(to_gpu, form: str, blocks: tuple[int, int, int], warps: int) -> None:
     ops = the_loop(made(to_gpu, *LEFT[form], blocks, warps))
     (product,) = [op for op in ops if isinstance(op, Wgmma)]
-    reads = [op for op in ops if isinstance(op, ConvertLayout) and slot_of(op.x) is not None]
-    assert product.a.type.layout is not None
-    assert [op.to.layout for op in reads] == [product.a.type.layout]
+    (read,) = [op for op in ops if isinstance(op, ConvertLayout) and slot_of(op.x) is not None]
+    fragments = product.a.type.layout
+    assert fragments is not None
+    assert read.to.layout in (fragments, permute_layout(fragments, (1, 0)))
     assert not any(isinstance(op, Barrier) or (isinstance(op, ConvertLayout) and is_round_trip(op)) for op in ops)
 
 

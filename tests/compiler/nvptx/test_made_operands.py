@@ -20,15 +20,19 @@ def product(a, b, c, s, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.cons
     m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(0, K, BK):
-        x = tl.load(a + m[:, None] * K + (start + k)[None, :])
+        x = LOADED
         y = tl.load(b + (start + k)[:, None] * N + n[None, :])
         acc = tl.dot(OPERAND, y, acc)
     tl.store(c + m[:, None] * N + n[None, :], acc)
 """
+ROWS = "tl.load(a + m[:, None] * K + (start + k)[None, :])"
+COLUMNS = "tl.load(a + (start + k)[:, None] * M + m[None, :])"
 FORMS = {
     "where": ("bf16", "tl.where(x > 0, x, 0.0).to(tl.bfloat16)"),
     "narrowed": ("fp32", "x.to(tl.bfloat16)"),
     "of bytes": ("i8", "x.to(tl.bfloat16)"),
+    "of columns": ("bf16", "tl.trans(x * 2)"),
+    "transposed": ("i8", "tl.trans(x).to(tl.bfloat16) * 2"),
     "scaled": ("bf16", "(x * tl.load(s + start + k)[None, :]).to(tl.bfloat16)"),
 }
 DTYPES = {"bf16": ml_dtypes.bfloat16, "fp32": np.float32, "i8": np.int8}
@@ -42,7 +46,7 @@ def test_left_operands_are_right(
     dtype, operand = FORMS[form]
     signature = {"a": f"*{dtype}:16", "b": "*bf16:16", "c": "*fp32:16", "s": "*fp32:16"}
     made = from_text(
-        LEFT.replace("OPERAND", operand),
+        LEFT.replace("OPERAND", operand).replace("LOADED", COLUMNS if "trans" in operand else ROWS),
         signature | dict.fromkeys("MNK", "i32:16"),
         dict(zip(("BM", "BN", "BK"), blocks, strict=True)),
         warps=warps,
@@ -52,8 +56,9 @@ def test_left_operands_are_right(
     a = rng.integers(-3, 4, (m, k)).astype(DTYPES[dtype])
     b = rng.integers(-3, 4, (k, n)).astype(ml_dtypes.bfloat16)
     s, c = np.exp2(rng.integers(-2, 3, k)).astype(np.float32), np.full((m, n), np.nan, np.float32)
-    simulated(made, (2, 1), [a, b, c, s, m, n, k])
-    x = a.astype(np.float64)
+    transposed = "trans" in operand
+    simulated(made, (2, 1), [a.T.copy() if transposed else a, b, c, s, m, n, k])
+    x = a.astype(np.float64) * (2 if transposed else 1)
     x = np.maximum(x, 0) if form == "where" else x * s if form == "scaled" else x
     np.testing.assert_array_equal(c, x @ b.astype(np.float64))
 
