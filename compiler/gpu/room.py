@@ -1,4 +1,4 @@
-"""Warps enough to hold the results of products in registers, and to make operands while others multiply.
+"""Register pressure: warps enough to hold the results of products, and to make operands while others multiply.
 
 A result that a thread cannot hold, or results that a loop carries side by side, are in local memory, and pass through
 registers at every step of the loop. So do those of a batch, which are stored behind the last product; assemblers take
