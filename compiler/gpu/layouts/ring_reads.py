@@ -1,4 +1,4 @@
-"""Dot operand layouts: what threads make of a tile in a ring is read there as its product takes it, if that is no slower.
+"""Dot operand layouts: what threads make of a tile in a ring is read as its product takes it, if that is no slower.
 
 Read in vectors, what was made of it goes through shared memory once more, with a barrier, before wgmma has its rows
 along K or its fragments. Threads may read the ring in that order at once: in more accesses, perhaps with conflicts, but
