@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import deuteron as triton
 import deuteron.language as tl
 from pairs.arrays import Arrays
@@ -128,6 +130,32 @@ def ternary(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
     tl.store(c + m[:, None] * N + n[None, :], acc)
 
 
+@triton.jit
+def interleaved(a, b, z, sc, c, M, N, K, G: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Eight 4-bit weights along N in a word, with zero points and scales of G rows, as AWQ packs them: words are
+    interleaved with themselves until each stands eight times."""
+    m, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    packed = tl.program_id(1) * (BN // 8) + tl.arange(0, BN // 8)
+    k = tl.arange(0, BK)
+    # Nibbles are in the order 0, 4, 1, 5, 2, 6, 3, 7.
+    place = tl.arange(0, BN) % 8
+    shift = (place % 2 * 4 + place // 2) * 4
+    acc = tl.zeros((BM, BN), tl.float32)
+    for s in range(0, K, BK):
+        x = tl.load(a + m[:, None] * K + (s + k)[None, :])
+        w = tl.load(b + (s + k)[:, None] * (N // 8) + packed[None, :])
+        w = tl.interleave(w, w)
+        w = tl.interleave(w, w)
+        w = (tl.interleave(w, w) >> shift[None, :]) & 15
+        zero = tl.load(z + (s // G) * (N // 8) + packed)
+        zero = tl.interleave(zero, zero)
+        zero = tl.interleave(zero, zero)
+        zero = (tl.interleave(zero, zero) >> shift) & 15
+        scale = tl.load(sc + (s // G) * N + n)
+        acc = tl.dot(x, ((w - zero[None, :]) * scale[None, :]).to(tl.float16), acc)
+    tl.store(c + m[:, None] * N + n[None, :], acc.to(tl.float16))
+
+
 def product(arrays: Arrays, kind: str, m: int = 4096, n: int = 4096, k: int = 4096) -> Arguments:
     a = arrays.integers("i8", -8, 8, m, k) if kind == "i8" else arrays.normal(kind, m, k)
     return {"a": a, **right(arrays, m, n, k)}
@@ -197,6 +225,17 @@ def two_bits(arrays: Arrays) -> Arguments:
     return given | {"c": arrays.zeros("i32", m, n), "M": m, "N": n, "K": k}
 
 
+def awq(m: int, n: int, k: int) -> Callable[[Arrays], Arguments]:
+    def make(arrays: Arrays) -> Arguments:
+        words = {"b": arrays.integers("i32", -(2**31), 2**31 - 1, k, n // 8)}
+        words["z"] = arrays.integers("i32", -(2**31), 2**31 - 1, k // 128, n // 8)
+        scales = arrays.normal("fp16", k // 128, n, scale=0.1)
+        return {"a": arrays.normal("fp16", m, k), **words, "sc": scales, "c": arrays.zeros("fp16", m, n),
+                "M": m, "N": n, "K": k}  # fmt: skip
+
+    return make
+
+
 WIDE = {"BM": 128, "BN": 256, "BK": 64}
 SQUARE = {"BM": 128, "BN": 128, "BK": 64}
 CASES = [
@@ -214,5 +253,7 @@ CASES = [
         "block_scaled_left_mm", block_scaled_left, blocks_of_f8, tiles, {"BM": 128, "BN": 128, "BK": 128}, num_warps=8
     ),
     Case("scaled_right_mm", scaled_right, rows_of_b, tiles, SQUARE, num_warps=8),
+    Case("awq_mm", interleaved, awq(2048, 4096, 4096), tiles, {"G": 128, "BM": 64, "BN": 128, "BK": 64}),
+    Case("awq_mm_small_m", interleaved, awq(32, 4096, 4096), tiles, {"G": 128, "BM": 32, "BN": 32, "BK": 64}),
     Case("ternary_mm", ternary, two_bits, tiles, {"BM": 128, "BN": 128, "BK": 128}, num_warps=8),
 ]

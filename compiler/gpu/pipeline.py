@@ -30,7 +30,8 @@ from .latency.stores import delay_stores
 from .latency.turns import take_turns
 from .latency.unroll import unroll_short_loops
 from .layouts import relayout_rules
-from .layouts.homes import Costs, Homes
+from .layouts.costs import Costs
+from .layouts.homes import Homes
 from .layouts.relayout import Relayout
 from .legality import require_legal
 from .memory.barriers import insert_barriers

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from .f2 import LayoutError
-from .shared import SharedLayout, shared_tensor_core
+from .shared import SharedLayout, shared_linear, shared_tensor_core
 
 #: Bytes of a row of a swizzle atom, the widest first: the more, the fewer bank conflicts.
 SWIZZLES = (128, 64, 32)
@@ -69,10 +69,12 @@ def matrix_descriptor(shared: SharedLayout, k_axis: int, element_bits: int) -> M
 
 @lru_cache(maxsize=1024)
 def swizzle_of(shared: SharedLayout, axis: int, element_bits: int) -> int | None:
-    """The swizzle in bytes by which the copy engine moves a tile of rank 2 that is contiguous along ``axis``; None if
-    it lies in no such way."""
+    """The swizzle in bytes by which the copy engine moves a tile of rank 2 that is contiguous along ``axis``, 0 for one
+    whose rows follow each other as they are; None if it lies in no such way."""
     if len(shared.shape) != 2:
         return None
+    if shared == shared_linear(shared.shape, (axis, 1 - axis)):
+        return 0
     return next((s for s in SWIZZLES if _is_swizzled(shared, axis, element_bits, s)), None)
 
 

@@ -183,13 +183,15 @@ def _prepared(loop: For, dot: Dot, place: int, readers: dict[Value, list[Op]]) -
 
 
 def _ring_of(operand: Tile, needed: Sequence[Op]) -> Tile | None:
-    """The place in a ring of an operand of 16 bits, neighbours where those of the slot are that it is made of."""
-    places = [_place_of(op.result) for op in reversed(needed) if isinstance(op, Slot | Permute)]
-    alike = (place for place in places if place is not None and place.shape == operand.shape)
-    place = next(alike, None)
-    if place is None or operand.elem.bits != 16:
+    """The place in a ring of an operand of 16 bits, neighbours where those of the slot are that it is made of, also
+    where that has packed numbers, which are fewer."""
+    slots = [op for op in reversed(needed) if isinstance(op, Slot | Permute)]
+    places = [(op.result.type, place) for op in slots if (place := _place_of(op.result)) is not None]
+    alike = [(tile, place) for tile, place in places if place.shape == operand.shape]
+    found = alike or [(tile, place) for tile, place in places if len(place.shape) == operand.rank]
+    if not found or operand.elem.bits != 16:
         return None
-    return ring_tile(operand, order_in_shared_memory(operand, place).axis)
+    return ring_tile(operand, order_in_shared_memory(*found[0]).axis)
 
 
 def _place_of(value: Value) -> SharedLayout | None:

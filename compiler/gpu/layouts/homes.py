@@ -1,4 +1,4 @@
-"""Layout assignment and rematerialisation: where values that exist once live, and which others are made on demand.
+"""Layout assignment: where values that exist once live; :mod:`.costs` says which others are made on demand.
 
 Tiles that meet in elementwise operations, in loop-carried positions or in the branches of an ``if`` form a family, and
 a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
@@ -13,13 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ...hardware import LANES, WARPS_PER_GROUP
+from ...hardware import LANES, REGISTER_BITS, WARPS_PER_GROUP
 from ...ir.core import Block, Function, Op, Value
 from ...ir.types import Tile
-from ...layout import LinearLayout, coalesced_vectors, slice_layout, splittable_layout
+from ...layout import (
+    LinearLayout,
+    coalesced_vectors,
+    contiguous_registers,
+    slice_layout,
+    splittable_layout,
+)
 from ...options import Schedule
 from ...target import Target
-from ...tile import elementwise as ew
 from ...tile.assembly import InlineAssembly
 from ...tile.axis import AxisFacts
 from ...tile.control import For, If, While
@@ -28,55 +33,26 @@ from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ...tile.movement import Gather
 from ...tile.reduction import Reduce, Scan
-from ...tile.shape import Arange, Broadcast, ExpandDims, Splat, Split
+from ...tile.shape import Broadcast, ExpandDims, Split
 from ..asynchronous import Deposit, FetchTile, Pipe, Slot
 from .coalesce import Access, MemoryOp, access_of, default_layout, merge, order_in_shared_memory, order_of_fetch
+from .costs import Costs
 from .fitting import ALIKE
+from .reduction import bits_of
 from .ring_reads import RingRead, Taken, layout_as_taken, ring_read, taken_by
 from .scan import scan_layout
 from .tensorcore import accumulator_layout
-from .views import VIEWS, is_view, operand_layout, result_layout
-
-#: Integer and pointer arithmetic, and what costs one instruction: recomputing beats moving.
-ARITHMETIC: frozenset[type[Op]] = frozenset(
-    {
-        ew.Constant, Arange, Splat, ew.Neg, ew.Not, ew.Abs, ew.Add, ew.Sub, ew.Mul, ew.IntDiv, ew.Rem, ew.And,
-        ew.Or, ew.Xor, ew.Shl, ew.Shr, ew.Min, ew.Max, ew.Compare, ew.Select, ew.Cast, ew.Bitcast, ew.AddPtr,
-        ew.Hint, ew.Fma,
-    }
-)  # fmt: skip
+from .views import is_view, operand_layout, result_layout
 
 #: Most elements of a row that each thread reads by itself, where it would otherwise be read in vectors and converted:
 #: their addresses are kept, and a conversion takes a shuffle and three selections for each, or goes through shared
 #: memory. Beside products, which need registers, fewer.
 MOST_OF_A_ROW = 8
 MOST_BESIDE_PRODUCTS = 4
-
-#: A value made by more operations than this is kept: random number generators are long integer expressions.
-MOST_OPERATIONS = 100
-
-
-class Costs:
-    """Which values of one function may be computed again and which exist once, found in program order."""
-
-    def __init__(self, function: Function) -> None:
-        self._cheap: dict[Value, int] = {}
-        for op in function.walk():
-            if type(op) not in ARITHMETIC and type(op) not in VIEWS:
-                continue
-            tiles = [v for v in op.operands if v.type.rank]
-            if all(v in self._cheap for v in tiles):
-                cost = 1 + sum(self._cheap[v] for v in tiles)
-                if cost <= MOST_OPERATIONS or type(op) in VIEWS:
-                    self._cheap.update(dict.fromkeys(op.results, cost))
-
-    def cheap(self, value: Value) -> bool:
-        """Whether ``value`` is rematerialised on demand; everything it is made of is cheap too, or a scalar."""
-        return value in self._cheap
-
-    def exists_once(self, value: Value) -> bool:
-        """Whether ``value`` is a tile that is computed once and then converted."""
-        return bool(value.type.rank) and value not in self._cheap and not is_view(value.op)
+#: Registers of a row that is read in so few vectors, at most: 32 scales in f16 of which each thread wants 16 neighbours
+#: are two loads in place of 16 shuffles (0.79 of the time of a product of packed numbers and few rows: an H200,
+#: benchmarks/results/2026-11-30-h200-made, awq.txt).
+MOST_REGISTERS_OF_A_ROW = 8
 
 
 @dataclass(eq=False)
@@ -126,6 +102,16 @@ class Family:
 def _is_index_row(value: Value) -> bool:
     """Whether ``value`` is a row, whatever its rank, of what addresses are made of."""
     return not value.type.is_float and sum(size > 1 for size in value.type.shape) == 1
+
+
+def _is_read_at_once(layout: LinearLayout, row: Family, most: int) -> bool:
+    """Whether each thread reads its elements of a ``row`` by ``most`` accesses or fewer, one or a vector each."""
+    view, _ = row.spread[0]
+    held = 1 << sum(map(any, layout.register))
+    axis = max(range(layout.rank), key=layout.shape.__getitem__)
+    vector = min(contiguous_registers(layout, axis), max((access.vector for access in row.accesses), default=1))
+    words = held * bits_of(view.type) // REGISTER_BITS
+    return held <= most or (held // vector <= most and words <= MOST_REGISTERS_OF_A_ROW)
 
 
 def _whole_in_warps(shape: tuple[int, ...], warps: int) -> LinearLayout | None:
@@ -342,7 +328,8 @@ class Homes:
         beside_products = any(other.accumulator is not None or other.taken for other in others)
         if len(found) == 1:
             (layout,) = found
-            if 1 << sum(map(any, layout.register)) <= (MOST_BESIDE_PRODUCTS if beside_products else MOST_OF_A_ROW):
+            most = MOST_BESIDE_PRODUCTS if beside_products else MOST_OF_A_ROW
+            if _is_read_at_once(layout, family, most):
                 return layout
         if found and beside_products and self._fed and not any(map(any, (w for f in found for w in f.warp))):
             return _whole_in_warps(shape, self.warps)

@@ -21,7 +21,8 @@ from ...tile.axis import AxisFacts
 from ...tile.elementwise import Constant
 from ...tile.shape import Join, Split
 from ..ops import ConvertLayout
-from .homes import Costs, Homes
+from .costs import Costs
+from .homes import Homes
 from .views import is_view, operand_layout
 
 #: Re-emits one operation; relayout_rules.py fills the table.

@@ -10,7 +10,7 @@ from ...ir.slices import backward_slice
 from ...tile.control import For, If, Yield
 from ...tile.memory import Load
 from ..arrays import Arrays
-from ..layouts.homes import ARITHMETIC
+from ..layouts.costs import ARITHMETIC
 from ..layouts.views import is_view
 
 

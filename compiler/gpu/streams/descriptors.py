@@ -62,13 +62,23 @@ class Descriptors:
         swizzle: int,
         rows: int | None = None,
         filled: Sequence[int] = (),
+        *,
+        promised: bool = True,
     ) -> int:
         """The number of the descriptor for the boxes of ``op``, whose tile is contiguous along ``axis``; -1 if there
         can be none. ``rows``: how many of the first axis one copy moves, if not all. ``filled``: axes of the tile along
-        which the array has to be as long as the box."""
+        which the array has to be as long as the box. ``promised``: strides may be promised to be multiples of 16
+        bytes, where that is not known."""
         made = self._tensor_map(op, axis, swizzle, rows)
-        promises = [self._signs_of(op), self._ends_of(op, axis), self._lengths_of(op, filled)]
+        promises = [
+            self._steps_of(op, axis),
+            self._signs_of(op),
+            self._ends_of(op, axis),
+            self._lengths_of(op, filled),
+        ]
         wanted = [guard for found in promises for guard in found or ()]
+        if not promised and promises[0]:
+            return -1
         if made is None or None in promises or self.denied.intersection([*wanted, *_positive(made)]):
             return -1
         self._promises.update(dict.fromkeys(wanted))
@@ -90,11 +100,13 @@ class Descriptors:
         facts = self._facts
         if facts[op.base].divisibility[0] % TENSOR_MAP_ALIGNMENT:
             return None
-        steps = [*(op.strides[d] for d in order[:-1]), op.offsets[order[-1]]]
-        if any(facts[step].divisibility[0] * elem.bytes % TENSOR_MAP_ALIGNMENT for step in steps):
+        offset = op.offsets[order[-1]]
+        if facts[offset].divisibility[0] * elem.bytes % TENSOR_MAP_ALIGNMENT:
             return None
         extents = [1] * (rank - len(shape)) + list(shape)
         extents[order[-1]] = swizzle // elem.bytes if swizzle else extents[order[-1]]
+        if extents[order[-1]] * elem.bytes % TENSOR_MAP_ALIGNMENT:
+            return None
         if max(extents) > MOST_BOX or (swizzle and prod(extents[d] for d in order[:-1]) < SWIZZLE_ROWS):
             return None
         sizes = [self._host(op.sizes[d]) if op.checked[d] else UNBOUNDED for d in order]
@@ -109,6 +121,24 @@ class Descriptors:
             tuple(extents[d] for d in order),
             swizzle,
         )
+
+    def _steps_of(self, op: BlockLoad | BlockStore, axis: int) -> list[Guard] | None:
+        """Promises under which rows begin at multiples of 16 bytes; None if there are none. That of an argument is
+        known from its value; of a part of it, as of the columns of packed numbers, it is promised."""
+        wanted: list[Guard] = []
+        rank = op.result.type.rank if isinstance(op, BlockLoad) else op.value.type.rank
+        contiguous = len(op.strides) - rank + axis
+        elem = op.result.type.scalar if isinstance(op, BlockLoad) else op.value.type.scalar
+        step = TENSOR_MAP_ALIGNMENT // elem.bytes
+        for dimension, stride in enumerate(op.strides):
+            if dimension == contiguous or self._facts[stride].divisibility[0] % step == 0:
+                continue
+            match stride.op:
+                case ew.IntDiv(lhs=whole, rhs=Value(op=ew.Constant(value=parts))) if whole in self.parameters:
+                    wanted.append(Guard(self.parameters[whole], "multiple", step * int(parts)))
+                case _:
+                    return None
+        return wanted
 
     def _ends_of(self, op: BlockLoad | BlockStore, axis: int) -> list[Guard] | None:
         """Promises under which rows of an array that is written are multiples of 16 bytes; None if there are none. The
@@ -170,6 +200,9 @@ class Descriptors:
             case ew.Add() | ew.Mul() | ew.Max() as binary:
                 left, right = self._host(binary.lhs), self._host(binary.rhs)
                 return None if left is None or right is None else (_OPERATIONS[type(binary)], left, right)
+            case ew.IntDiv(lhs=whole, rhs=Value(op=ew.Constant(value=parts))) if parts > 0:
+                dividend = self._host(whole)
+                return None if dividend is None else ("//", dividend, int(parts))
             case _:
                 return None
 

@@ -21,7 +21,7 @@ from ...tile.control import For
 from ...tile.elementwise import Constant
 from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW, Barrier, GridWait, Load
-from ...tile.shape import Broadcast, Permute
+from ...tile.shape import Broadcast, Join, Permute, Reshape, Split
 from ..arrays import Arrays
 from ..layouts.coalesce import access_of
 from ..layouts.views import unpermuted
@@ -55,8 +55,10 @@ def products_of(value: Value, used: dict[Value, list[Op]]) -> list[Dot]:
             if isinstance(op, Dot):
                 if value in (op.a, op.b):
                     found[op] = None
-            elif (op.elementwise or isinstance(op, Permute | Broadcast)) and op.results and op.results[0] not in seen:
-                follow(op.results[0])
+            elif op.elementwise or isinstance(op, Permute | Broadcast | Join | Split | Reshape):
+                for made in op.results:
+                    if made not in seen:
+                        follow(made)
 
     follow(value)
     return list(found)
@@ -147,8 +149,10 @@ class Finder:
 
     def _box(self, load: BlockLoad, loop: For, *, small: bool) -> StreamedBox | None:
         axis = contiguous_axis(load)
-        tile = ring_tile(load.result.type, axis) if axis is not None and len(load.shape) == 2 else None
-        if axis is None or tile is None or load.padding != "zero":
+        if axis is None or len(load.shape) != 2 or load.padding != "zero":
+            return None
+        tile = ring_tile(load.result.type, axis, by_threads=self._is_made_into_operands(load))
+        if tile is None:
             return None
         descriptor = -1
         # A warp group that only copies is ahead of the whole loop, so of what other parts of the kernel write, too, and
@@ -157,14 +161,20 @@ class Finder:
         by_threads = small and width >= _LEAST_WIDTH
         if "tma" in self.target.features and not by_threads and may_precede(self.arrays.accessed(load), self.written):
             swizzle = widest_swizzle(load.shape[axis] * tile.elem.bytes)
-            descriptor = self.descriptors.add(load, axis, swizzle, filled=_resting(load, axis, loop))
+            groups = any(map(self.of_warp_group, loop.body.ops_of(Dot)))
+            descriptor = self.descriptors.add(load, axis, swizzle, filled=_resting(load, axis, loop), promised=groups)
         if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
             return None
         return StreamedBox(load, tile, descriptor, width, is_whole(load, axis, self.facts, width))
 
+    def _is_made_into_operands(self, load: BlockLoad | Load) -> bool:
+        """Whether no product reads what is loaded as it is."""
+        operands = {unpermuted(value) for p in products_of(load.result, self.used) for value in (p.a, p.b)}
+        return load.result not in operands
+
     def _tile(self, load: Load) -> StreamedTile | None:
         access = access_of(load, self.facts)
-        tile = ring_tile(load.result.type, access.axis)
+        tile = ring_tile(load.result.type, access.axis, by_threads=self._is_made_into_operands(load))
         if tile is None or load.volatile or load.cache not in ("", ".ca", ".cg") or not _pads_with_zeros(load):
             return None
         threads = threads_of(self.function.warps)

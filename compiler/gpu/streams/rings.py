@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 from ...ir.core import Op, Value
 from ...ir.types import Scalar, Tile
-from ...layout import shared_tensor_core, widest_swizzle
+from ...layout import shared_linear, shared_tensor_core, widest_swizzle
 from ..asynchronous import Acquire, Fetch, FetchTile, Pipe, RingBuffer, Slot
 from .plan import Group, Stream, Streamed, StreamedTile
 
 
-def ring_tile(loaded: Tile, axis: int) -> Tile | None:
-    """The place of a tile in a ring, ``axis`` the contiguous one; None for what tensor cores do not read."""
-    elem = loaded.elem
+def ring_tile(loaded: Tile, axis: int, *, by_threads: bool = False) -> Tile | None:
+    """The place of a tile in a ring, ``axis`` the contiguous one; None for what tensor cores do not read. Where only
+    threads read it, ``by_threads``, rows may be short, as those of packed numbers are."""
+    elem, order = loaded.elem, (axis, 1 - axis)
     if not isinstance(elem, Scalar) or elem.bits not in (8, 16, 32, 64):
         return None
     swizzle = widest_swizzle(loaded.shape[axis] * elem.bytes)
-    if not swizzle:
-        return None
-    return loaded.in_shared_memory(shared_tensor_core(loaded.shape, elem.bits, swizzle, (axis, 1 - axis)))
+    if swizzle:
+        return loaded.in_shared_memory(shared_tensor_core(loaded.shape, elem.bits, swizzle, order))
+    return loaded.in_shared_memory(shared_linear(loaded.shape, order)) if by_threads else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,11 +78,11 @@ def contiguous_axis(tile: Tile) -> int:
 
 
 def _panel(tile: Tile, axis: int) -> int:
-    """Elements in a row of the swizzle: what one copy brings along the contiguous axis."""
+    """Elements in a row of the swizzle, or in a whole row: what one copy brings along the contiguous axis."""
     swizzle = swizzle_of(tile.shared, axis, tile.elem.bits) if tile.shared is not None else None
     if swizzle is None:
         raise UnsupportedOp("the copy engine cannot write this layout")
-    return swizzle // tile.elem.bytes
+    return swizzle // tile.elem.bytes or tile.shape[axis]
 
 
 def _bulk_copies(state: Lowering, op: Fetch, place: str) -> None:
