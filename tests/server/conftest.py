@@ -34,6 +34,21 @@ from deuteron.tuner.events import (
 
 sys.path.insert(0, str(Path(__file__).parent))
 import paced_runner  # type: ignore[import-not-found]  # noqa: E402 - a module for worker processes, which find it on PYTHONPATH
+from scripted_server import Script, Scripted  # noqa: E402 - beside this file
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[[Script], Scripted]]:
+    """Servers whose answers a test writes by hand."""
+    made: list[Scripted] = []
+
+    def make(script: Script) -> Scripted:
+        made.append(Scripted(script))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.close()
 
 
 @pytest.fixture(scope="session")
