@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Engine
 
-__all__ = ["check", "current", "downgrade", "head", "is_newer", "remedy", "upgrade"]
+__all__ = ["check", "current", "downgrade", "head", "is_newer", "remedy", "revisions", "upgrade"]
 
 
 def _config(url: str) -> Config:
@@ -55,14 +55,18 @@ def head() -> str:
     return revision or "base"
 
 
-def is_newer(revision: str | None) -> bool:
-    """Whether a database at ``revision`` was made by a newer version of the code: this one does not know it, and can
-    neither use the database nor take it back."""
+def revisions() -> list[str]:
+    """All revisions that this version of the code knows, oldest first."""
     config = _config("")
     from alembic.script import ScriptDirectory
 
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    return revision not in known | {None, "base"}
+    return [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()][::-1]
+
+
+def is_newer(revision: str | None) -> bool:
+    """Whether a database at ``revision`` was made by a newer version of the code: this one does not know it, and can
+    neither use the database nor take it back."""
+    return revision not in (*revisions(), None, "base")
 
 
 def remedy(revision: str | None) -> str:

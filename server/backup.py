@@ -26,11 +26,11 @@ from typing import IO, TypeAlias
 
 import msgspec
 import sqlalchemy as sa
-from alembic.util import CommandError
 
 from deuteron import __version__, migrations
 from deuteron.compiler.errors import DeuteronError
 from deuteron.compiler.whole_file import whole_file, write_whole
+from deuteron.tuner.input_file import open_file
 
 from .database import make_engine
 from .dispatch.ingest import Ingest
@@ -121,7 +121,7 @@ def restore(settings: Settings, source: Path) -> Backup:
             the next restore takes back what is there, and nobody serves it (:func:`refuse_unfinished`).
     """
     _undo_unfinished(settings)
-    with _explained(source), zipfile.ZipFile(source) as archive:
+    with _explained(source), open_file(source) as file, zipfile.ZipFile(file) as archive:
         backup = _backup(archive, source)
         files = _files(archive, source, backup)
         _refuse_what_is_there(settings, files)
@@ -278,13 +278,12 @@ def _refuse_what_is_there(settings: Settings, files: dict[str, PurePosixPath]) -
 
 
 def _make_tables(url: str, backup: Backup) -> None:
-    try:
-        migrations.upgrade(url, backup.revision)
-    except CommandError:
+    if backup.revision not in migrations.revisions():
         raise BackupError(
             f"the backup is of revision {backup.revision!r}, which deuteron {__version__} does not know",
             hint=f"deuteron {backup.deuteron} wrote it",
-        ) from None
+        )
+    migrations.upgrade(url, backup.revision)
 
 
 def _restore_rows(archive: zipfile.ZipFile, backup: Backup, url: str) -> None:

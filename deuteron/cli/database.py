@@ -12,6 +12,7 @@ import typer
 
 from deuteron import __version__
 from deuteron.compiler.extras import require_extras
+from deuteron.compiler.printable import printable_line
 
 from .errors import CommandError
 
@@ -51,6 +52,7 @@ def downgrade(
 
     Example: `deuteron db downgrade 0001 --yes`
     """
+    revision = _revision(revision)
     if not yes:
         typer.confirm(f"Take {shown(_address(url))} back to {revision}?", abort=True, err=True)
     address = _address(url)
@@ -113,7 +115,7 @@ def restore(
     settings = _settings(url)
     with explained(settings.database_url):
         made = put_back(settings, file)
-    typer.echo(f"{shown(settings.database_url)}: {_contents(made)}, written at {made.made_at}")
+    typer.echo(f"{shown(settings.database_url)}: {_contents(made)}, written at {printable_line(made.made_at)}")
 
 
 def _contents(made: Backup) -> str:
@@ -141,7 +143,7 @@ def _unserved(address: str) -> Iterator[None]:
 def _move(url: str | None, revision: str, *, up: bool) -> None:
     from deuteron import migrations  # lazy: help starts without the service
 
-    address = _address(url)
+    address, revision = _address(url), _revision(revision)
     with explained(address):
         (migrations.upgrade if up else migrations.downgrade)(address, revision)
         typer.echo(f"{shown(address)} is at {migrations.current(address) or 'base'}")
@@ -157,10 +159,38 @@ def _settings(url: str | None) -> Settings:
 
     settings = Settings.from_environment()
     if url:
-        settings = dataclasses.replace(settings, database_url=url)
-    elif settings.is_sqlite:
-        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return dataclasses.replace(settings, database_url=url)
+    make_home(settings)
     return settings
+
+
+def make_home(settings: Settings) -> None:
+    """The data directory, where the database may be in it. Raises CommandError where it cannot be made."""
+    if not settings.is_sqlite:
+        return
+    try:
+        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise CommandError(
+            f"cannot write {settings.home}: {error.strerror}", hint="DEUTERON_HOME names another"
+        ) from None
+
+
+def _revision(name: str) -> str:
+    """The one revision that has this name, or whose name begins so. Alembic's own way of finding it fails by an
+    assertion at names such as '' and '@'. Raises CommandError for others."""
+    from deuteron import migrations  # lazy: help starts without the service
+
+    known = migrations.revisions()
+    if name in ("base", "head", *known):
+        return name
+    found = [revision for revision in known if name and revision.startswith(name)]
+    if len(found) != 1:
+        raise CommandError(
+            f"{name!r} is {'no revision' if not found else f'any of {len(found)} revisions'}",
+            hint=f"base, head or one of {', '.join(known)}; `deuteron db current` prints the newest",
+        )
+    return found[0]
 
 
 def shown(address: str) -> str:

@@ -14,7 +14,7 @@ import typer
 from deuteron.compiler.extras import require_extras
 from deuteron.compiler.printable import printable_line
 
-from .database import explained
+from .database import explained, make_home
 from .errors import CommandError
 from .output import console, make_table, say, tell
 
@@ -93,12 +93,7 @@ def _store() -> Iterator[ServiceStore]:
     from deuteron.server import ServiceStore, Settings  # lazy: help starts without the service
 
     settings = Settings.from_environment()
-    try:
-        settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise CommandError(
-            f"cannot write {settings.home}: {error.strerror}", hint="DEUTERON_HOME names another"
-        ) from None
+    make_home(settings)
     with explained(settings.database_url):
         migrations.upgrade(settings.database_url)
         store = ServiceStore.open(settings.database_url)

@@ -123,7 +123,11 @@ COMMAND_LINES: list[tuple[list[str], list[str]]] = [
     (["token", "create", "  "], ["the token has no name"]),
     (["cache", "export", "{bundle}", "--triton", "3.6.0"], ["--triton has no meaning with --format json", "sglang"]),
     (["cache", "export", "{bundle}", "--format", "csv", "--blocks", "X"], ["--blocks has no meaning", "helion"]),
-    (["db", "upgrade", "9999"], ["9999", "deuteron db current"]),
+    (["db", "upgrade", "9999"], ["'9999' is no revision", "0001", "deuteron db current"]),
+    (["db", "upgrade", ""], ["'' is no revision", "base, head or one of 0001"]),
+    (["db", "upgrade", "head+1"], ["'head+1' is no revision"]),
+    (["db", "downgrade", "@"], ["'@' is no revision"]),
+    (["db", "downgrade", "000", "--yes"], ["'000' is any of ", "0001"]),
     (["db", "current", "--url", "oracle://x"], ["DEUTERON_DATABASE_URL: 'oracle://x'"]),
     (["bench", "nope"], ["no benchmark 'nope'"]),
 ]
@@ -327,10 +331,14 @@ def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest
         assert ran.code == 2
         assert f"{tmp_path}: unable to open database file" in ran.err
         assert "hint: name a file that is SQLite's" in ran.err
+
+
+def test_a_home_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DEUTERON_HOME", "/proc/x")
-    ran = run("token", "list")
-    assert ran.code == 2
-    assert "cannot write /proc/x" in ran.err and "DEUTERON_HOME" in ran.err
+    for command in (["token", "list"], ["db", "current"], ["db", "upgrade"], ["db", "backup", str(tmp_path / "b.zip")]):
+        ran = run(*command)
+        assert ran.code == 2
+        assert "cannot write /proc/x" in ran.err and "DEUTERON_HOME" in ran.err
 
 
 def test_a_folder_of_the_service_that_cannot_be_made_is_named(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

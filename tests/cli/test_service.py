@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,20 @@ def test_a_backup_is_written_and_restored_once(run, tmp_path: Path, monkeypatch:
     assert run("db", "restore", str(tmp_path / "b.zip")).code == 0
     assert "ci" in run("token", "list").out
     assert "has tables" in run("db", "restore", str(tmp_path / "b.zip")).err
+
+
+def test_when_a_backup_was_made_gives_a_terminal_no_orders(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run("db", "upgrade")
+    run("db", "backup", tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["manifest.json"] = json.dumps({**json.loads(members["manifest.json"]), "made_at": "\x1b[2J\n"}).encode()
+    with zipfile.ZipFile(tmp_path / "odd.zip", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    monkeypatch.setenv("DEUTERON_HOME", str(tmp_path / "other"))
+    restored = run("db", "restore", tmp_path / "odd.zip")
+    assert restored.code == 0 and restored.out.endswith(r"written at \x1b[2J\n" + "\n")
 
 
 def test_a_password_is_not_shown(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -239,6 +240,8 @@ def test_files_that_no_service_keeps_are_refused(name: str, made: Path, tmp_path
     [
         ({"schema": 2}, "has schema 2"),
         ({"revision": "9999"}, "does not know"),
+        ({"revision": ""}, "does not know"),
+        ({"revision": "+1"}, "does not know"),
         ({"rows": {"jobs": ROWS}}, "not those of revision"),
         ({"rows": {**dict.fromkeys(TABLES, ROWS), "jobs": ROWS + 1}}, "rows of jobs"),
         ({"files": 3}, "2 files, 3 were written"),
@@ -255,6 +258,13 @@ def test_backups_of_others_are_refused(changed: dict[str, object], message: str,
     with pytest.raises(BackupError, match=message):
         restore(service(tmp_path / "home"), tmp_path / "other.zip")
     assert migrations.current(service(tmp_path / "home").database_url) is None
+
+
+def test_a_pipe_is_no_backup(tmp_path: Path) -> None:
+    """It kept the command for as long as nobody wrote."""
+    os.mkfifo(tmp_path / "pipe.zip")
+    with pytest.raises(BackupError, match="it is a pipe"):
+        restore(service(tmp_path / "home"), tmp_path / "pipe.zip")
 
 
 @pytest.mark.parametrize(
