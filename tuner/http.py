@@ -215,8 +215,9 @@ def refuse_redirect(response: httpx.Response, url: str) -> None:
 
 def _with_body(response: httpx.Response, body: bytes) -> httpx.Response:
     """The answer with its body decoded."""
-    encoded = ("content-encoding", "content-length", "transfer-encoding")
-    headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in encoded]
+    encoded = (b"content-encoding", b"content-length", b"transfer-encoding")
+    # As bytes: a proxy's header may have letters beyond ASCII, which httpx reads and does not take as text.
+    headers = [(name, value) for name, value in response.headers.raw if name.lower() not in encoded]
     return httpx.Response(response.status_code, headers=headers, content=body, request=response.request)
 
 

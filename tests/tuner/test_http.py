@@ -134,6 +134,13 @@ def test_answers_are_decoded_within_a_limit() -> None:
     assert (read.content, read.headers["etag"]) == (bytes(1 << 20), "7")
 
 
+def test_headers_beyond_ascii_are_no_matter() -> None:
+    """As a proxy between may add: they ended commands in a traceback."""
+    answer = httpx.Response(200, headers=[(b"via", b"caf\xe9"), (b"x-name", "M\u00fcller".encode())], content=b"[]")
+    read = client(answer).send("GET", "/x")
+    assert (read.content, read.headers["via"]) == (b"[]", "caf\u00e9")
+
+
 def test_redirects_are_told() -> None:
     """An answer without a body was taken for one of the service."""
     for call in (lambda http: http.send("GET", "/x"), lambda http: http.stream("/x").__enter__()):
