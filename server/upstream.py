@@ -234,8 +234,7 @@ class Upstream:
                 if answered.status == 304:
                     self._count("unchanged")
                     return dataclasses.replace(old, whole=whole)
-                etag = answered.headers.get("ETag", "")
-                part = await asyncio.to_thread(self._read, kernel, Path(file.name), etag, whole)
+                part = await asyncio.to_thread(self._read, kernel, Path(file.name), answered.etag, whole)
         except ServiceError as error:
             if error.status != 404:
                 raise

@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-_SERVICE = re.compile(r"^https?://[^/?#\s]+(/[^?#\s]*)?$")
+_SERVICE = re.compile(r"https?://[^/?#\s]+(/[^?#\s]*)?")
+_QUERY = re.compile(r"[^#\s]*")
+
+
+def is_file_address(url: str) -> bool:
+    """Whether ``url`` can be that of a file of a service: there may be a query, as in ``?kernel=softmax``."""
+    service, _, query = url.partition("?")
+    return is_service_address(service) and _QUERY.fullmatch(query) is not None and query.isprintable()
 
 
 def is_service_address(url: str) -> bool:
     """Whether ``url`` names a host that can exist, over http or https: not ``http://a..b``, nor ``http://xn--a``."""
-    if not _SERVICE.match(url):
+    if not _SERVICE.fullmatch(url):
         return False
     try:
+        url.encode()  # which halves of surrogate pairs have no way to be
         parts = urlsplit(url)
         host = parts.hostname or ""
         # Both ways: the first refuses empty and long labels, the second ASCII forms of no name.

@@ -22,6 +22,7 @@ from .http import (
     authorization,
     error_body,
     ignores_proxy,
+    is_header,
     service_error,
     unreachable,
 )
@@ -164,3 +165,9 @@ class Answered:
 
     status: int
     headers: Mapping[str, str]
+
+    @property
+    def etag(self) -> str:
+        """The ETag to ask with again; empty where there is none, or one that no request can carry."""
+        found = self.headers.get("ETag", "")
+        return found if is_header(found) else ""

@@ -129,7 +129,7 @@ class HttpClient:
             StrangeAnswer: it is a redirect, too large, or encoded in a way that was not asked for.
         """
         for name, value in arguments.get("headers", {}).items():
-            if not _HEADER.fullmatch(value):
+            if not is_header(value):
                 raise Unsendable(f"{name} cannot be {value!r}", hint="printable ASCII, without blanks at its ends")
         try:
             with self._http.stream(method, path, **arguments) as response:
@@ -176,9 +176,14 @@ def unreachable(url: str, error: httpx.RequestError) -> ServiceUnreachable:
     )
 
 
+def is_header(value: str) -> bool:
+    """Whether a request can carry a header of this value; what answers say need not be."""
+    return _HEADER.fullmatch(value) is not None
+
+
 def authorization(token: str) -> dict[str, str]:
     """The header that carries a token; none where there is none. Raises :class:`Unsendable`, which does not show it."""
-    if token and not _HEADER.fullmatch(token):
+    if token and not is_header(token):
         raise Unsendable(
             "the token has characters that no request can carry",
             hint="DEUTERON_TOKEN, or DEUTERON_UPSTREAM_TOKEN, is what `deuteron token create` printed: a line of ASCII",

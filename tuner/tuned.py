@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
@@ -18,7 +19,7 @@ from deuteron.compiler.runtime.launch.bound import Bindable, Relaunch
 from deuteron.compiler.runtime.launch.runner import check_kernel
 from deuteron.compiler.whole_file import write_whole
 
-from .addresses import is_service_address
+from .addresses import is_file_address
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
 from .records.trust import admit_file, admit_pulled, machine_keys
@@ -159,7 +160,12 @@ def tuned(
 def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool = False) -> Path:
     """Download a bundle unless the copy kept in ``folder`` is still current; the copy's path. Raises
     :class:`BundleError` when the service refuses, or sends no bundle, or there is neither a service that can answer now
-    nor a copy, and UntrustedBundle for one that :func:`~.records.trust.admit_pulled` refuses; then the copy stays."""
+    nor a copy, or ``folder`` takes none, and UntrustedBundle for one that :func:`~.records.trust.admit_pulled` refuses;
+    then the copy stays."""
+    if not is_file_address(url):
+        raise BundleError(
+            f"cannot fetch {url}: {url!r} is not an address", hint="http://host/path, or the path of a bundle file"
+        )
     folder = folder or knobs.home.get() / "bundles"
     path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.bundle"
     etag = _etag_of(path)
@@ -176,7 +182,7 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
                     f"what {url} sends is no bundle: the answer ({answered.status}) is empty", hint="check the address"
                 )
             digest = _keep(part, path, url, allow_unsigned)
-            write_whole(_etag_path(path), f"{digest} {answered.headers.get('ETag', '')}")
+            write_whole(_etag_path(path), f"{digest} {answered.etag}")
     except (ServiceError, ServiceUnreachable) as error:
         if not error.temporary:
             raise BundleError(
@@ -188,21 +194,25 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
             ) from None
     except BodyRefused as error:
         raise BundleError(f"what {url} sends is no bundle: {error.message}", hint="check the address") from None
+    except OSError as error:
+        raise BundleError(
+            f"cannot keep what {url} sends: {error.filename or folder}: {error.strerror or error}",
+            hint="DEUTERON_HOME names another folder; or pull a bundle to a file and pass its path",
+        ) from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where there is no folder, nothing is in it
+            part.unlink()
     return path
 
 
 def _download(url: str, headers: Mapping[str, str], path: Path) -> Answered:
     """Write what is at ``url`` to ``path``, within :data:`FETCH_SECONDS` and :data:`MOST_BUNDLE_BYTES`."""
     from .fetch import Fetcher, FetchLimits  # lazy: httpx is for those who fetch
-    from .http import CONNECT_SECONDS, ServiceUnreachable  # lazy: as above
+    from .http import CONNECT_SECONDS  # lazy: as above
 
     limits = FetchLimits(
         CONNECT_SECONDS, ANSWER_SECONDS, FETCH_SECONDS, MOST_BUNDLE_BYTES, ANSWER_SECONDS, MOST_REDIRECTS
     )
-    if not is_service_address(url):
-        raise ServiceUnreachable(f"{url!r} is not an address", hint="http://host/path")
     fetcher, part = Fetcher(url, limits, token=knobs.token.get()), _Part(path)
     try:
         return fetcher.start(fetcher.get(url, {}, headers, part)).result()
@@ -252,15 +262,17 @@ def _etag_path(path: Path) -> Path:
 
 
 def _etag_of(path: Path) -> str | None:
-    """The ETag of the copy at ``path``; None where there is none, or where what is noted is that of another copy: of
-    several processes that fetch at once each publishes a file and then a note."""
+    """The ETag of the copy at ``path``; None where there is none, where the note is damaged, or where what is noted is
+    that of another copy: of several processes that fetch at once each publishes a file and then a note."""
+    from .http import is_header  # lazy: httpx is for those who fetch
+
     try:
         noted, _, etag = _etag_path(path).read_text().partition(" ")
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
+    except (OSError, UnicodeDecodeError):
         return None
-    return etag if etag and noted == digest else None
+    return etag if is_header(etag) and noted == digest else None
 
 
 def _reader(source: str | None, dim: str) -> _Reader:

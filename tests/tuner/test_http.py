@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from deuteron.tuner.addresses import is_service_address
+from deuteron.tuner.addresses import is_file_address, is_service_address
 from deuteron.tuner.fetch import Fetcher, FetchLimits
 from deuteron.tuner.http import (
     MOST_ERROR_BYTES,
@@ -149,15 +149,33 @@ def test_redirects_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://a..b", "http://xn--a", "http://", "ftp://a", "http://a:99999", "http://[::1", "a"]
+    "url",
+    [
+        "http://a..b",
+        "http://xn--a",
+        "http://",
+        "ftp://a",
+        "http://a:99999",
+        "http://[::1",
+        "a",
+        "http://a\n",
+        "http://a/\ud800",
+    ],
 )
 def test_what_can_be_no_host_is_refused(url: str) -> None:
     with pytest.raises(ServiceUnreachable, match="is not an address"):
         HttpClient(url)
-    assert not is_service_address(url)
+    assert not is_service_address(url) and not is_file_address(url)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[::1]:1/", "https://münchen.example", "http://a_b/base"])
 def test_addresses(url: str) -> None:
-    assert is_service_address(url)
+    assert is_service_address(url) and is_file_address(url)
     HttpClient(url).close()
+
+
+def test_addresses_of_files_may_have_a_query() -> None:
+    assert is_file_address("http://a:1/v1/bundles/latest?kernel=softmax&device=cuda%2Fh200&é=?")
+    for query in ("a b", "a#b", "a\n", "\ud800", "\x00"):
+        assert not is_file_address(f"http://a/?{query}")
+    assert not is_service_address("http://a/?x=1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import hashlib
 import importlib
 import json
 import threading
@@ -197,6 +198,48 @@ def test_bundles_that_have_moved_are_found(body: bytes, tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="cannot fetch http://a..b: 'http://a..b' is not an address"):
         fetch_bundle("http://a..b", tmp_path)
+    for odd in ("http://a\n", "http://a/\ud800", "http://a/#b"):
+        with pytest.raises(BundleError, match="is not an address"):
+            fetch_bundle(odd, tmp_path)
+
+
+def test_the_bundle_of_one_kernel(body: bytes, tmp_path: Path) -> None:
+    """As pages of a service link to it: an address with a query was none."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 200 if handler.path == "/v1/bundles/latest?kernel=softmax&device=cpu%2Fx" else 404, body)
+
+    with AnsweringServer(answer) as server:
+        address = f"{server.url}/v1/bundles/latest?kernel=softmax&device=cpu%2Fx"
+        assert fetch_bundle(address, tmp_path / "cache").read_bytes() == body
+
+
+@pytest.mark.parametrize("etag", ['"\xe9"', ""])
+def test_an_etag_that_no_request_can_carry_is_not_sent(
+    service: Service, body: bytes, tmp_path: Path, etag: str
+) -> None:
+    """It was kept, and ended every later start."""
+    service.body, service.etag = body, etag
+    path = fetch_bundle(service.url, tmp_path / "cache")
+    assert fetch_bundle(service.url, tmp_path / "cache") == path
+    assert service.seen == [(200, None), (200, None)]
+
+
+@pytest.mark.parametrize("note", [b"\xff", b"", b'{digest} "\xc3\xa9"'])
+def test_a_damaged_note_beside_the_copy_is_none(service: Service, body: bytes, tmp_path: Path, note: bytes) -> None:
+    service.body = body
+    path = fetch_bundle(service.url, tmp_path / "cache")
+    path.with_suffix(".etag").write_bytes(note.replace(b"{digest}", hashlib.sha256(body).hexdigest().encode()))
+    assert fetch_bundle(service.url, tmp_path / "cache") == path
+    assert service.seen == [(200, None), (200, None)]
+
+
+def test_a_folder_that_takes_no_copy_is_named(service: Service, body: bytes, tmp_path: Path) -> None:
+    service.body = body
+    (tmp_path / "file").touch()
+    with pytest.raises(BundleError, match=r"cannot keep what http.*: .*file.*") as caught:
+        fetch_bundle(service.url, tmp_path / "file")
+    assert "DEUTERON_HOME" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
