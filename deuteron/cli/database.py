@@ -146,7 +146,8 @@ def _move(url: str | None, revision: str, *, up: bool) -> None:
     address, revision = _address(url), _revision(revision)
     with explained(address):
         (migrations.upgrade if up else migrations.downgrade)(address, revision)
-        typer.echo(f"{shown(address)} is at {migrations.current(address) or 'base'}")
+        found = migrations.current(address) or "base"
+    typer.echo(f"{shown(address)} is at {found}")  # out of there: where it has no room, that is not the database's
 
 
 def _address(url: str | None) -> str:

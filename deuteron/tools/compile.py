@@ -21,9 +21,11 @@ import hashlib
 import importlib.util
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from deuteron.cli.pairs import split_outside
 from deuteron.compat.alias import install
@@ -35,9 +37,8 @@ from deuteron.compiler.runtime.launch.compiled import compile_variant
 from deuteron.compiler.runtime.variant.variant import Variant, make_variant
 from deuteron.compiler.signature import parse_argument_type
 from deuteron.compiler.source.kernel import source_of
-from deuteron.compiler.whole_file import write_whole
 from deuteron.tools.c_launcher import CLauncher, c_arguments, c_name
-from deuteron.tools.command import exit_status
+from deuteron.tools.command import check_c_name, exit_status, write_beside
 
 
 @dataclass
@@ -62,6 +63,7 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
     Raises:
         SignatureError: the file has no such kernel, the signature does not fit it, or the grid is not three
             expressions.
+        ToolError: the function's name is none in C, or the files cannot be written.
         TargetError: the target is no GPU of NVIDIA's that deuteron compiles for.
         CompilationError, OutOfResources, AssemblerError: as :func:`deuteron.compile`.
     """
@@ -70,12 +72,14 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
         raise SignatureError(
             f"--grid {args.grid!r} has {len(grid)} sizes", hint='it has three: "(n + 127) / 128, 1, 1"'
         )
+    function = args.kernel_name if args.out_name is None else args.out_name
+    check_c_name("--out-name", function)
     kernel = find_kernel(Path(args.path), args.kernel_name)
     given = Given(kernel, args.signature)
     options = {"num_warps": args.num_warps, "num_stages": args.num_stages}
     variant = make_variant(kernel, given.types, given.constants, str(_target(args.target)), options)
     variants = with_fallbacks(variant)
-    name = "_".join([args.out_name or args.kernel_name, given.digest(options), given.promises])
+    name = "_".join([function, given.digest(options), given.promises])
     launcher = CLauncher(
         name,
         variants,
@@ -84,28 +88,37 @@ def compile_kernel(args: CompileArgs) -> tuple[str, list[Path]]:
         [variant.describe(), ", ".join(f"{option}={value}" for option, value in options.items())],
         ["tt-linker-backend: cuda", f"tt-linker: {name}:{given.c_parameters(variant)}:{given.algorithm(options)}"],
     )
-    stem = args.out_path or Path(args.out_name or args.kernel_name)
-    files = []
-    for ending, text in ((".h", launcher.header()), (".c", launcher.source())):
-        file = stem.with_suffix(f".{name.removeprefix(f'{args.out_name or args.kernel_name}_')}{ending}")
-        write_whole(file, text)
-        files.append(file)
-    return name, files
+    ending = f".{name.removeprefix(f'{function}_')}"
+    texts = {f"{ending}.h": launcher.header(), f"{ending}.c": launcher.source()}
+    return name, write_beside("--out-path", Path(function) if args.out_path is None else args.out_path, texts)
 
 
 def find_kernel(path: Path, name: str) -> KernelSource:
-    """The kernel of a file, which is executed with its folder on the path; raises SignatureError without one."""
+    """The kernel of a file, which is executed with its folder on the path; raises SignatureError without one, and where
+    the file does not run to its end: what it raised is printed then."""
     install()
     sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
         raise SignatureError(f"there is no Python file {path}")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        traceback.print_exception(type(error), error, _frames_of(error, module.__file__))
+        raise SignatureError(f"{path} did not run to its end: it raised {type(error).__name__}") from None
     kernel = getattr(module, name, None)
     if not isinstance(kernel, Inlinable):
         raise SignatureError(f"{path} has no kernel {name!r}", hint="kernels are functions decorated with @triton.jit")
     return source_of(kernel)
+
+
+def _frames_of(error: BaseException, file: str | None) -> TracebackType | None:
+    """The traceback of what a file raised, from its own frames on; None where it was not even begun."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != file:
+        frames = frames.tb_next
+    return frames
 
 
 class Given:

@@ -25,8 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deuteron.compiler.errors import DeuteronError
-from deuteron.compiler.whole_file import write_whole
-from deuteron.tools.command import exit_status
+from deuteron.tools.command import check_c_name, exit_status, write_beside
 
 _BACKEND = re.compile(r"^//\s*tt-linker-backend:\s*(\w+)", re.MULTILINE)
 _KERNEL = re.compile(r"^//\s*tt-linker:\s*(\w+):([^:\n]*):(.*)$", re.MULTILINE)
@@ -61,13 +60,14 @@ class CompiledFunction:
 
 
 def read_headers(headers: Sequence[Path]) -> list[CompiledFunction]:
-    """The functions that headers declare, in their order.
+    """The functions that headers declare, in their order, each once.
 
     Raises:
         LinkerError: a header has no directives of ``triton.tools.compile``, names another backend than CUDA, or the
             functions differ in name or parameters.
     """
-    found = [function for header in headers for function in _read(header)]
+    # One that is read twice would be loaded twice, and unloaded once.
+    found = list({function.symbol: function for header in headers for function in _read(header)}.values())
     for function in found:
         if function.name != found[0].name:
             raise LinkerError(f"{function.name} and {found[0].name} are different kernels", hint="link them one by one")
@@ -84,7 +84,8 @@ def _read(header: Path) -> list[CompiledFunction]:
     try:
         text = header.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise LinkerError(f"cannot read {header}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise LinkerError(f"cannot read {header}: {reason}") from error
     for backend in _BACKEND.findall(text):
         if backend != "cuda":
             raise LinkerError(f"{header} is for {backend}", hint="only kernels for CUDA can be linked")
@@ -184,12 +185,12 @@ def _both(name: str, members: Sequence[str]) -> list[str]:
 
 
 def link(headers: Sequence[Path], out: Path, prefix: str = "") -> list[Path]:
-    """Write ``out.h`` and ``out.c``, and return their paths; raises LinkerError."""
+    """Write ``out.h`` and ``out.c``, and return their paths. Raises LinkerError, and ToolError for a prefix that is
+    none and for files that cannot be written."""
+    if prefix:
+        check_c_name("--prefix", prefix)
     linked = LinkedKernel(read_headers(headers), prefix)
-    files = [out.with_suffix(".h"), out.with_suffix(".c")]
-    for file, text in zip(files, (linked.header(), linked.source()), strict=True):
-        write_whole(file, text)
-    return files
+    return write_beside("--out", out, {".h": linked.header(), ".c": linked.source()})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,6 +31,7 @@ def commands(profile: Path) -> list[list[str]]:
     return [
         [*DEUTERON, "devices"],
         [*DEUTERON, "--help"],
+        [*DEUTERON, "db", "upgrade"],
         [*VIEWER, "-l", str(profile)],
         [*VIEWER, "-m", "count", str(profile)],
     ]

@@ -223,6 +223,10 @@ def test_headers_that_do_not_fit_together(folder):
         ({"-t": "cpu"}, "cpu is no GPU"),
         ({"-n": "named", "-s": "*i32, i32"}, "the parameter 'register' has a name that the C code needs"),
         ({"-w": "3"}, "num_warps = 3"),
+        ({"-on": "a b"}, "--out-name 'a b' is no name in C"),
+        ({"-on": ""}, "--out-name '' is no name in C"),
+        ({"-o": ""}, "--out-path '.' names no file"),
+        ({"-o": "nowhere/out"}, "cannot write nowhere/out."),
     ],
 )
 def test_mistakes_end_with_2_and_a_message(folder, capsys, changed, message):
@@ -230,6 +234,27 @@ def test_mistakes_end_with_2_and_a_message(folder, capsys, changed, message):
     assert main(["kernels.py", *(word for pair in options.items() for word in pair)]) == 2
     assert message in capsys.readouterr().err
     assert not list(folder.glob("*.c"))
+
+
+@pytest.mark.parametrize(
+    ("text", "raised"),
+    [("x = (", "SyntaxError"), ("1 / 0", "ZeroDivisionError"), ("raise SystemExit(0)", "SystemExit")],
+)
+def test_a_file_that_does_not_run_to_its_end(folder, capsys, text, raised):
+    """What it raised is shown from its own frames on; one that exits wrote nothing, and that was a success."""
+    (folder / "broken.py").write_text(text)
+    assert main(["broken.py", "-n", "x", "-s", "i32", "-g", "1, 1, 1", "-t", "cuda:90"]) == 2
+    err = capsys.readouterr().err
+    assert err.endswith(f"error: broken.py did not run to its end: it raised {raised}\n")
+    assert "broken.py" in err.partition("error: broken.py")[0] and "importlib" not in err
+
+
+def test_a_header_that_is_given_twice_is_loaded_once(folder):
+    name, header, _ = write(folder, "scale", "*fp32, fp32, i16, i64, i32, 128", "1, 1, 1")
+    assert link([str(header), str(header), "-o", str(folder / "linked")]) == 0
+    assert (folder / "linked.c").read_text().count(f" load_{name}();") == 1
+    for words, message in ((["--prefix", "1"], "--prefix '1' is no name"), (["-o", ""], "--out '.' names no file")):
+        assert link([str(header), "-o", str(folder / "linked"), *words]) == 2, message
 
 
 def test_under_tritons_name_in_a_process_of_its_own(tmp_path):
