@@ -61,6 +61,10 @@ def whole_file(
             target.hardlink_to(temporary)
         else:
             temporary.replace(target)
+    except OSError as error:
+        if error.filename == str(temporary):  # which nobody knows
+            error.filename, error.filename2 = str(target), None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     if durable:

@@ -18,17 +18,20 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
+from deuteron.compiler import KernelSource
 from deuteron.compiler.errors import CompilationError, LaunchError
 from deuteron.compiler.options import SCHEDULE_OPTIONS
+from deuteron.compiler.printable import shown
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype, item_bytes
+from deuteron.compiler.runtime.launch.runner import check_kernel
 from deuteron.compiler.source.usage import usage_of
 from deuteron.compiler.whole_file import write_whole
 
 from .codec import JsonObject, Scalar, plain
 from .errors import WorkloadError
-from .job import Budget, JobSpec
+from .job import JobSpec
 from .local import LocalResult, tune_locally
 from .space import Parameter, Space
 from .strategies import DEFAULT_STRATEGY
@@ -38,12 +41,13 @@ from .workloads.references import INTERPRETER
 from .workloads.spec import KernelText, Tensor, WorkloadSpec
 
 if TYPE_CHECKING:
-    from deuteron.compiler import JITFunction, KernelSource
+    from deuteron.compiler import JITFunction
     from deuteron.compiler.source.usage import Usage
 
 Grid: TypeAlias = "Callable[[dict[str, Scalar]], Sequence[int]] | Sequence[int | str]"
 
 _PROBES = 12
+_SEARCH, _DIMS = 'search={"BLOCK": [64, 128]}', 'dims={"N": 1024}, whole numbers'
 _IMPORTS = "import triton\nimport triton.language as tl\n\n"
 
 
@@ -76,13 +80,18 @@ class Workload:
         reference: str = INTERPRETER,
         **named: object,
     ) -> None:
-        source = kernel.source
+        source = _source_of(kernel)
+        constraints = _texts("constraints", constraints)
+        _expect(isinstance(search, Mapping) and all(isinstance(n, str) for n in search), "search", search, _SEARCH)
+        _expect(dims is None or isinstance(dims, Mapping), "dims", dims, _DIMS)
+        _expect(isinstance(flops, str), "flops", flops, '"2 * M * N * K"')
         refuse_variadic(source)
         known = {argument.name for argument in source.arguments if argument.constexpr} | set(SCHEDULE_OPTIONS)
         call = {n: plain(value) if n in known else value for n, value in _bind(source, arguments, named).items()}
-        reader = _Call(
-            source, usage_of(source), call, dict(dims) if dims is not None else _dims_of(source, call), search
-        )
+        named_dims = _dims_of(source, call) if dims is None else {name: plain(size) for name, size in dims.items()}
+        whole = all(isinstance(size, int) for size in named_dims.values())
+        _expect(whole, "dims", dims, _DIMS)
+        reader = _Call(source, usage_of(source), call, cast("dict[str, int]", named_dims), search)
         space = reader.space(constraints)
         default: dict[str, Scalar] = {
             name: value for name in search if isinstance(value := call.get(name), int | float | str)
@@ -126,15 +135,19 @@ class Workload:
         strategy: str = DEFAULT_STRATEGY,
         seed: int = 0,
     ) -> JobSpec:
-        """A job for :meth:`tune` or for a service's client; the example's shape if ``shapes`` is left out."""
-        return JobSpec(
-            self.spec,
-            tuple(shapes) or self.spec.shapes,
-            self.spec.dtypes,
-            device=device,
-            budget=Budget(trials, seconds),
-            strategy=strategy,
-            seed=seed,
+        """A job for :meth:`tune` or for a service's client; the example's shape if ``shapes`` is left out. Raises
+        SchemaError, JobError and WorkloadError, as a service would refuse it."""
+        # By way of JSON, whose reader looks at the type of each field and names the one that is wrong.
+        return JobSpec.from_json(
+            {
+                "workload": self.to_json(),
+                "shapes": _shapes(shapes) or [dict(shape) for shape in self.spec.shapes],
+                "dtypes": list(self.spec.dtypes),
+                "device": device,
+                "budget": {"trials": plain(trials), "seconds": plain(seconds)},
+                "strategy": strategy,
+                "seed": plain(seed),
+            }
         )
 
     def tune(
@@ -206,6 +219,10 @@ class _Call:
     def grid(self, grid: Grid) -> tuple[str, ...]:
         if callable(grid):
             return express_grid(grid, self.dims, self._probes())
+        listed = isinstance(grid, Iterable) and not isinstance(grid, str)
+        _expect(
+            listed, "grid", grid, "a tuple of sizes or expressions, or a function of the configuration that gives one"
+        )
         return tuple(
             axis if isinstance(axis, str) else express(axis, self.dims, f"axis {number} of the grid")
             for number, axis in enumerate(grid)
@@ -267,6 +284,38 @@ class _Call:
             f"the argument {name!r} of {self.source.name} is {value!r}: no array and no number",
             hint="a workload describes arrays, numbers and constexprs",
         )
+
+
+def _source_of(kernel: object) -> KernelSource:
+    """The text of a kernel. Raises WorkloadError for what is none, such as a decorator around one."""
+    check_kernel(kernel)
+    source = getattr(kernel, "source", None)
+    _expect(
+        isinstance(source, KernelSource), "kernel", kernel, "a function under @jit; of one under @autotune its base_fn"
+    )
+    return cast(KernelSource, source)
+
+
+def _expect(holds: bool, name: str, value: object, hint: str) -> None:
+    """Raises WorkloadError for an argument that is not of the form that it has to have."""
+    if not holds:
+        raise WorkloadError(f"{name} = {shown(value)}", hint=hint)
+
+
+def _texts(name: str, values: object) -> tuple[str, ...]:
+    """Expressions, as a tuple. Raises WorkloadError for others, also for a single text, which is a list of letters."""
+    listed = isinstance(values, Iterable) and not isinstance(values, str)
+    found: tuple[object, ...] = tuple(values) if listed else ()  # type: ignore[arg-type]
+    _expect(listed and all(isinstance(text, str) for text in found), name, values, f'{name}=["BLOCK >= N"]')
+    return cast("tuple[str, ...]", found)
+
+
+def _shapes(shapes: object) -> list[JsonObject]:
+    """Shapes as JSON has them. Raises WorkloadError for what are none, also for a single one."""
+    listed = isinstance(shapes, Iterable) and not isinstance(shapes, str | Mapping)
+    found = list(shapes) if listed else []  # type: ignore[call-overload]
+    _expect(listed and all(isinstance(shape, Mapping) for shape in found), "shapes", shapes, 'shapes=[{"N": 4096}]')
+    return [{name: plain(size) for name, size in shape.items()} for shape in found]
 
 
 def _text_of(source: KernelSource) -> KernelText:

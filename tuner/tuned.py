@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from deuteron.compiler import JITFunction, knobs
 from deuteron.compiler.errors import LaunchError
 from deuteron.compiler.folders import make_folder
+from deuteron.compiler.printable import shown
 from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import Bindable, Relaunch
@@ -52,6 +53,8 @@ class TunedKernel(Bindable):
 
     def __init__(self, kernel: Kernel, index: RecordIndex, *, strict: bool = False) -> None:
         check_kernel(kernel)
+        if not hasattr(kernel, "base_fn"):
+            raise LaunchError(f"{shown(kernel)} is no kernel", hint="pass a function that has @jit above it")
         self.kernel = kernel
         base = kernel.base_fn
         self.base_fn = base

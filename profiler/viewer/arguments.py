@@ -113,9 +113,7 @@ def _run(options: argparse.Namespace) -> None:
     if options.list:
         show_metrics(options.file)
         return
-    # A name with a comma is quoted, as in a file of comma-separated values.
-    named = next(csv.reader([options.metrics or ""], skipinitialspace=True), [])
-    metrics = [name.strip() for name in named if name.strip()]
+    metrics = _metrics(options.metrics or "")
     choice = Choice(
         metrics or _default_metrics(output),
         options.include,
@@ -130,6 +128,17 @@ def _run(options: argparse.Namespace) -> None:
         # Files have names as they are; a terminal would obey them.
         text = "\n".join(map(printable, text.split("\n")))
     _write(text, options.output)
+
+
+def _metrics(text: str) -> list[str]:
+    """The names in ``--metrics``. One with a comma is quoted, as in a file of comma-separated values."""
+    try:
+        named = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error:
+        raise UsageError(
+            f"--metrics {text[:80]!r} is no list of names", hint='names with commas between, on one line: time/ms,"x,y"'
+        ) from None
+    return [name.strip() for name in named if name.strip()]
 
 
 def _last(given: Sequence[str], known: Sequence[str], otherwise: str) -> str:

@@ -33,6 +33,13 @@ def test_an_earlier_file_stays_until_all_is_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_what_cannot_be_written_is_named_as_it_was_given(tmp_path: Path) -> None:
+    """The name was that of the unfinished file."""
+    with pytest.raises(FileNotFoundError) as caught:
+        write_whole(tmp_path / "missing" / "file", b"")
+    assert caught.value.filename == str(tmp_path / "missing" / "file")
+
+
 def test_a_link_stays_one(tmp_path: Path) -> None:
     """Also one to a file that is not there yet."""
     link, target = tmp_path / "link", tmp_path / "below/target"

@@ -270,6 +270,7 @@ def path(tmp_path: Path) -> str:
         (["-m", "time", "-n", "3"], "--top has no meaning with --format tree"),
         (["-f", "table", "-n", "-3"], "--top -3 is negative"),
         (["-m", "time", "-d", "-1"], "--depth -1 is negative"),
+        (["-m", "time\ncount"], r"--metrics 'time\ncount' is no list of names"),
         (["-f", "table", "-d", "0"], "--depth 0 shows nothing"),
     ],
 )

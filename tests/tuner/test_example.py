@@ -11,7 +11,8 @@ import pytest
 
 import deuteron as triton
 import deuteron.language as tl
-from deuteron.tuner import Problem, Workload, WorkloadSpec
+from deuteron.compiler.errors import DeuteronError, LaunchError
+from deuteron.tuner import Budget, JobSpec, Problem, RecordIndex, Workload, WorkloadSpec
 from deuteron.tuner.errors import SpaceError, WorkloadError
 from deuteron.tuner.space import Parameter
 from deuteron.tuner.workloads.expressed import express, express_constexpr, express_grid
@@ -162,6 +163,17 @@ def test_a_grid_that_is_no_expression_is_refused() -> None:
         ({"search": {"BLOCK": "512"}}, "'512' is no list of choices"),
         ({"dims": {}}, "no integer argument"),
         ({"dims": {"M": 300, "N": 300}}, "both M and N"),
+        ({"dims": {"M": None}}, "dims = "),
+        ({"dims": 5}, "dims = 5"),
+        ({"search": None}, "search = None"),
+        ({"search": {5: [1]}}, "search = "),
+        ({"constraints": "BLOCK >= N"}, "constraints = 'BLOCK >= N'"),
+        ({"constraints": [None]}, r"constraints = \[None\]"),
+        ({"flops": 5}, "flops = 5"),
+        ({"grid": 64}, "grid = 64"),
+        ({"grid": "M"}, "grid = 'M'"),
+        ({"grid": lambda meta: meta["BLOCK"]}, "the function of the grid gives 512"),
+        ({"grid": lambda meta: (1,) * (meta["BLOCK"] // 512)}, "the grid has 1 axes .* and another number"),
     ],
 )
 def test_bad_calls(changes: dict[str, Any], message: str) -> None:
@@ -184,6 +196,44 @@ def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
     choices = (np.float32(0.5), np.float64(0.25), np.bool_(True), np.str_("a"))
     kinds = [type(choice) for choice in Parameter("A", choices, np.float64(0.25)).choices]
     assert kinds == [float, float, bool, str]
+
+
+def test_what_is_no_kernel_is_refused() -> None:
+    tuned = triton.autotune(configs=[triton.Config({"BLOCK": 512})], key=["N"])(rms_norm)
+    for kernel, error, message in (
+        (tuned, WorkloadError, "kernel = <Autotuner of rms_norm>"),
+        (None, WorkloadError, "kernel = None"),
+        (lambda x: x, LaunchError, "is a plain function"),
+    ):
+        with pytest.raises(error, match=message):
+            Workload(kernel, grid=(1,), search={"BLOCK": [64]})
+        if kernel is not tuned:
+            with pytest.raises(LaunchError, match="no kernel"):
+                triton.tuned(kernel, RecordIndex([]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"trials": "5"}, "job.budget.trials: expected a whole number or null, found the text '5'"),
+        ({"trials": 1.5}, "job.budget.trials: expected a whole number"),
+        ({"seconds": "x"}, "job.budget.seconds"),
+        ({"shapes": {"M": 64, "N": 300}}, "shapes = "),
+        ({"shapes": [64]}, r"shapes = \[64\]"),
+        ({"shapes": 5}, "shapes = 5"),
+        ({"shapes": [{"M": 64.5, "N": 300}]}, r"job.shapes\[0\].M: expected a whole number"),
+    ],
+)
+def test_bad_jobs(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeuteronError, match=message):
+        rms_workload().job(**changes)
+
+
+def test_a_job_is_that_of_the_workload() -> None:
+    made = rms_workload()
+    job = made.job(shapes=[{"M": np.int64(128), "N": 200}], trials=None, seconds=2, seed=np.uint8(3))
+    assert job == JobSpec(made.spec, ({"M": 128, "N": 200},), made.spec.dtypes, budget=Budget(None, 2.0), seed=3)
+    assert made.job() == JobSpec(made.spec, made.spec.shapes, made.spec.dtypes)
 
 
 def test_missing_and_unfit_arguments() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from deuteron.compiler.printable import shown
 
 from ..codec import Scalar
 from ..errors import ExpressionError, WorkloadError
@@ -55,7 +57,11 @@ def express_grid(
     Raises:
         WorkloadError: none of the usual forms does.
     """
-    launched = [tuple(grid(dict(config))) for config in configs]
+    launched = [_launched(grid(dict(config))) for config in configs]
+    if len({len(sizes) for sizes in launched}) > 1:
+        raise WorkloadError(
+            f"the grid has {len(launched[0])} axes for {dict(configs[0])}, and another number for other configurations"
+        )
     axes = []
     for axis, values in enumerate(zip(*launched, strict=True)):
         cases = list(zip(values, configs, strict=True))
@@ -69,6 +75,13 @@ def express_grid(
             )
         axes.append(text)
     return tuple(axes)
+
+
+def _launched(grid: object) -> tuple[int, ...]:
+    """What a function of the grid gave. Raises WorkloadError for what is no grid, such as its size alone."""
+    if isinstance(grid, str) or not isinstance(grid, Iterable):
+        raise WorkloadError(f"the function of the grid gives {shown(grid)}", hint="a tuple: (cdiv(N, BLOCK),)")
+    return tuple(grid)
 
 
 def _single(dims: Mapping[str, int]) -> Iterator[tuple[str, int]]:
