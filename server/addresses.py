@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+from pathlib import Path
+from urllib.parse import quote
 
 from deuteron.tuner.addresses import is_service_address
 
@@ -11,6 +14,12 @@ _DATABASE_URL = re.compile(r"^(sqlite|postgres|postgresql)(\+\w+)?://")
 _SCHEDULER = re.compile(r"^(tcp|tls)://[^/]+:(\d{1,5})$")
 _SECRETS = re.compile(r"(?<=//).*@|(?<=password=)[^&]*", re.IGNORECASE)
 _NO_SERVICE = re.compile(r"@|//.*/.")
+
+
+def sqlite_address(file: Path) -> str:
+    """The address of a database in this file, whatever is in its name: a question mark would begin options, and a
+    percent sign another letter."""
+    return f"sqlite:///{quote(os.fsencode(file))}"
 
 
 def is_database_address(url: str) -> bool:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
@@ -108,9 +109,11 @@ def parse_url(url: str) -> URL:
     if parsed.query:  # SQLite's driver passes over most, and mode=ro would write
         raise SettingsError(
             f"database address {without_secrets(url)!r}: a file of SQLite has no options",
-            hint=f"leave out what begins at the question mark: {', '.join(sorted(parsed.query))}",
+            hint=f"leave out what begins at the question mark ({', '.join(sorted(parsed.query))}); in a name it is %3F",
         )
-    return parsed
+    # Here, since versions of SQLAlchemy differ in whether they do so, and none knows names that are no UTF-8.
+    file = unquote(url.partition(":///")[2].partition("?")[0], errors="surrogateescape")
+    return parsed.set(database=file)
 
 
 def make_engine(url: str) -> Engine:

@@ -27,6 +27,7 @@ from .addresses import (
     is_loopback_host,
     is_scheduler_address,
     is_upstream_address,
+    sqlite_address,
     without_secrets,
 )
 
@@ -187,7 +188,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not self.database_url:
-            object.__setattr__(self, "database_url", f"sqlite:///{self.home / 'deuteron.db'}")
+            object.__setattr__(self, "database_url", sqlite_address(self.home / "deuteron.db"))
         self._check()
 
     @property

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from deuteron.cli.database import shown
 from deuteron.cli.settings import settings_with
 from deuteron.compiler import knobs
 from deuteron.compiler.errors import KnobError
+from deuteron.migrations import upgrade
 from deuteron.server import Settings, SettingsError
 from deuteron.server.database import parse_url
 from deuteron.tuner.job import MAX_SHAPES
@@ -211,7 +213,18 @@ def test_options_of_a_file_are_refused() -> None:
     """SQLite's driver passed over them with a warning: what was to be read alone was written."""
     with pytest.raises(SettingsError, match="a file of SQLite has no options") as caught:
         parse_url("sqlite:////a.db?mode=ro&cache=shared")
-    assert (caught.value.hint or "").endswith(": cache, mode")
+    assert "(cache, mode)" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("name", ["a?b", "a?mode=ro", "a%41b", "a%b", "a#b", "a b", "a\udcffb"])
+def test_the_database_is_in_the_home_whatever_that_is_called(name: str, tmp_path: Path) -> None:
+    """It was a file beside it, or in another folder: of a?b and a?c the same one."""
+    home = tmp_path / name
+    address = Settings(home=home).database_url
+    assert parse_url(address).database == str(home / "deuteron.db")
+    upgrade(address)
+    assert list(tmp_path.iterdir()) == [home] and (home / "deuteron.db").is_file()
+    assert str(tmp_path) in shown(address)
 
 
 def test_only_settings_read_the_environment() -> None:

@@ -74,10 +74,12 @@ class DemoService:
         self._stop()
 
     def _command(self) -> list[str]:
+        from deuteron.server.addresses import sqlite_address  # lazy: help starts without the service
+
         return [
             "serve",
             *("--host", "127.0.0.1", "--port", str(self._port), "--home", str(self._home)),
-            *("--database", f"sqlite:///{self._home / 'deuteron.db'}", "--scheduler", "embedded"),
+            *("--database", sqlite_address(self._home / "deuteron.db"), "--scheduler", "embedded"),
         ]
 
     def _wait_until_ready(self) -> None:
