@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar, cast
 
-from ...errors import IRError
+from ...errors import CompilationError, IRError
 from ...gpu.memory.scratch import GpuFunction
 from ...hardware import LANE_BITS, threads_of
 from ...ir.core import Block, FunctionParameter, Op, Value, uses
@@ -202,8 +202,16 @@ class Lowering:
         return self.values[value][0]
 
     def lower(self, op: Op) -> None:
-        """Lower one operation, by the rule that the target has for it."""
+        """Lower one operation, by the rule that the target has for it. What it refuses has the operation's place."""
         rule = self.machine.rules.find(op)
+        try:
+            self._apply(rule, op)
+        except CompilationError as error:
+            if error.location is None and op.location is not None:
+                error.place(op.location, None)
+            raise
+
+    def _apply(self, rule: Rule, op: Op) -> None:
         if self.lines is None:
             rule(self, op)
             return

@@ -48,8 +48,10 @@ def test_fp8_needs_sm_89(from_text) -> None:
         {"x_ptr": "*fp32:16", "y_ptr": "*fp8e4nv:16"},
         {"N": 512},
     )
-    with pytest.raises(UnsupportedOp, match="cuda:80 has no conversions of f8e4m3"):
+    with pytest.raises(UnsupportedOp, match="cuda:80 has no conversions of f8e4m3") as raised:
         sample.program("cuda:80")
+    assert raised.value.location is not None
+    assert "tl.store" in sample.source.line(raised.value.location)
 
 
 E5M2 = """
