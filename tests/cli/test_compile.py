@@ -110,6 +110,16 @@ def test_illegal_schedules_say_what_would_be_legal(run, kernel_file):
     assert "maxnreg = 255 is not possible with num_warps = 16" in ran.err
 
 
+def test_what_a_gpu_lacks_is_shown_in_the_kernel(run, kernel_file):
+    store = "    tl.store(y_ptr + i, tl.load(x_ptr + i).to(tl.float8e4nv))\n"
+    path = kernel_file("@triton.jit\ndef narrow(x_ptr, y_ptr):\n    i = tl.arange(0, 64)\n" + store)
+    types = ("--signature", "x_ptr=*f32", "--signature", "y_ptr=*f8e4m3")
+    ran = run("compile", f"{path}:narrow", "--target", "cuda:80", *types)
+    assert ran.code == 2
+    assert "7:5: cuda:80 has no conversions of f8e4m3" in " ".join(ran.err.split())
+    assert f"\n{store}    ^\n" in ran.err
+
+
 def test_stages_of_a_cpu(run, examples: Path):
     kernel = f"{examples}/softmax.py:softmax_kernel"
     assert "define" in run("compile", kernel, "--emit", "llvm").out

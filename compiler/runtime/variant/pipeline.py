@@ -9,7 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ... import knobs
-from ...errors import AssemblerError, DeuteronError, IRError, OutOfResources, SignatureError, TargetError
+from ...errors import (
+    AssemblerError,
+    CompilationError,
+    DeuteronError,
+    IRError,
+    OutOfResources,
+    SignatureError,
+    TargetError,
+)
 from ...garbage import garbage_kept
 from ...hardware import threads_of
 from ...ir.core import Function
@@ -18,6 +26,7 @@ from ...ir.verify import verify
 from ...launch_recipe import Guard, LaunchRecipe
 from ...llvm.symbols import symbol_of
 from ...options import Schedule
+from ...source.kernel import KernelSource
 from ...target import ARCHITECTURES, Target
 from .metadata import KernelMetadata
 from .variant import Variant
@@ -189,7 +198,7 @@ def _build(
     with _assembler(work, stop_after) as assembler:
         # What is made here and kept until the end would count as old, and Python looks through all that is old in a
         # tenth of a second where PyTorch is loaded: longer than most kernels compile.
-        with garbage_kept():
+        with garbage_kept(), _shown_in(variant.source):
             _generate(work, stop_after, step, known or {})
         if "ptx" in work.artifacts and stop_after != "ptx":
             try:
@@ -198,6 +207,17 @@ def _build(
                 if stop_after is not None:
                     raise  # else PTX is as far as a machine without an assembler gets
     return work
+
+
+@contextmanager
+def _shown_in(source: KernelSource) -> Iterator[None]:
+    """What a back end refuses shows the line of ``source`` where it is, as what the frontend refuses does."""
+    try:
+        yield
+    except CompilationError as error:
+        if error.location is not None and error.source_line is None:
+            error.place(error.location, source.line(error.location))
+        raise
 
 
 def _generate(work: Build, stop_after: str | None, step: str | None, known: Mapping[str, object]) -> None:
