@@ -35,6 +35,8 @@ LINE_BYTES = 128
 #: aligned: with a start between, it stops with an illegal instruction (CUDA driver API, cuTensorMapEncodeTiled; seen on
 #: an H100).
 TENSOR_MAP_ALIGNMENT = 16
+#: Bytes to which a box in shared memory is aligned (PTX ISA, "cp.async.bulk.tensor").
+BOX_ALIGNMENT = 128
 
 
 def threads_of(warps: int) -> int:

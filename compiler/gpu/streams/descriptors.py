@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ...hardware import TENSOR_MAP_ALIGNMENT
+from ...hardware import BOX_ALIGNMENT, TENSOR_MAP_ALIGNMENT
 from ...ir.core import Function, Value
 from ...ir.types import Pointer, Scalar
 from ...launch_recipe import Guard, HostExpression, TensorMap
@@ -108,6 +108,8 @@ class Descriptors:
         if extents[order[-1]] * elem.bytes % TENSOR_MAP_ALIGNMENT:
             return None
         if max(extents) > MOST_BOX or (swizzle and prod(extents[d] for d in order[:-1]) < SWIZZLE_ROWS):
+            return None
+        if prod(extents) * elem.bytes % BOX_ALIGNMENT:  # slots follow each other
             return None
         sizes = [self._host(op.sizes[d]) if op.checked[d] else UNBOUNDED for d in order]
         strides = [self._host(op.strides[d]) for d in order]
@@ -208,8 +210,22 @@ class Descriptors:
 
 
 def _positive(made: TensorMap) -> list[Guard]:
-    """Sums and products of positive numbers are positive."""
-    return [Guard(name, "least", 1) for e in (*made.sizes, *made.strides) for name in _names(e)]
+    """What makes all sizes and strides positive."""
+    return [guard for e in (*made.sizes, *made.strides) for guard in _at_least(e, 1)]
+
+
+def _at_least(expression: HostExpression, value: int) -> list[Guard]:
+    """Promises under which ``expression`` is not below ``value``, a positive number: so are sums and products of
+    positive numbers of which one is not, and quotients of what is as many times larger as their divisor says."""
+    match expression:
+        case ("//", dividend, int(parts)):
+            return _at_least(dividend, value * parts)
+        case (_, left, right):
+            return _at_least(left, value) + _at_least(right, value)
+        case str(name):
+            return [Guard(name, "least", value)]
+        case _:
+            return []
 
 
 def _can_be_positive(expression: HostExpression | None) -> bool:
@@ -217,12 +233,6 @@ def _can_be_positive(expression: HostExpression | None) -> bool:
     if isinstance(expression, tuple):
         return _can_be_positive(expression[1]) and _can_be_positive(expression[2])
     return expression > 0 if isinstance(expression, int) else expression is not None
-
-
-def _names(expression: HostExpression) -> list[str]:
-    if isinstance(expression, tuple):
-        return _names(expression[1]) + _names(expression[2])
-    return [expression] if isinstance(expression, str) else []
 
 
 def box_order(rank: int, tile_rank: int, axis: int) -> list[int]:

@@ -153,6 +153,48 @@ def test_the_copy_engine_brings_no_rows_of_eight_bytes(from_text, simulated, rng
     np.testing.assert_array_equal(c, a.astype(np.float64) @ numbers)
 
 
+@pytest.mark.parametrize(("count", "depth"), [(4, 16), (8, 16), (8, 32), (8, 64)])
+def test_the_copy_engine_fills_no_slot_of_less_than_128_bytes(
+    from_text, simulated, rng, count: int, depth: int
+) -> None:
+    """Slots follow each other, and it wants each aligned to that: (8, 64) alone has eight rows of 16 bytes."""
+    parts = [
+        "p = tl.load(b + (s // COUNT + tl.arange(0, BK // COUNT))[:, None] * N + n[None, :])",
+        *(f"p = tl.join(p, p >> {i}).permute(0, 2, 1).reshape({depth // i}, BN)" for i in (4, 2, 1) if i < count),
+        "w = (p & 1).to(tl.float16)",
+    ]
+    text = KERNEL.replace("PARTS", "\n        ".join(parts)).replace("COUNT", str(count))
+    signature = kernel_of("bytes along K")[1]
+    made = from_text(text, signature, {"BM": 64, "BN": 16, "BK": depth}, warps=4)
+    fetched = [op for op in made.gpu().walk() if isinstance(op, Fetch) and op.ring.type.elem.bits == 8]
+    assert {op.descriptor >= 0 for op in fetched} == {depth // count == 8}
+    a, bits = rng.integers(-4, 5, (64, 5 * depth)).astype(np.float16), rng.integers(0, 2, (5 * depth, 16))
+    b = np.packbits(bits.reshape(-1, count, 16), axis=1, bitorder="little")[:, 0].view(np.int8)
+    c = np.full((64, 16), np.nan, np.float32)
+    simulated(made, (1, 1), [a, b, c, 64, 16, 5 * depth])
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ bits)
+
+
+@pytest.mark.parametrize("columns", [16, 32])
+def test_no_array_has_a_part_of_a_size_that_is_nothing(from_text, simulated, rng, columns: int) -> None:
+    """A descriptor has no sizes of 0: there is one from 32 columns on."""
+    text = KERNEL.replace("packed(a, b, c,", "packed(a, b, c, sb,").replace("* N + n", "* BN + n")
+    text = text.replace(
+        "PARTS",
+        """h = tl.arange(0, BN // 2)
+        p = tl.load(b + (s + k)[:, None] * sb + h[None, :], mask=h[None, :] < N // 32, other=0)
+        w = tl.interleave(p, p).to(tl.float16)""",
+    )
+    signature = kernel_of("bytes along N")[1] | {"sb": "i32:16"}
+    made = from_text(text, signature, {"BM": 64, "BN": 64, "BK": 64}, warps=4)
+    assert Guard("N", "least", 32) in made.gpu().recipe.guards
+    a, b = rng.integers(-4, 5, (64, 128)).astype(np.float16), rng.integers(-8, 8, (128, 32)).astype(np.int8)
+    c = np.full((64, 64), np.nan, np.float32)
+    simulated(made, (1, 1), [a, b, c, 32, 64, columns, 128])
+    there = np.where(np.arange(32) < columns // 32, b, 0).repeat(2, axis=1)
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ there)
+
+
 def test_what_products_read_has_no_ring_of_short_rows(from_text) -> None:
     """Tensor cores read rows of 32 bytes and more."""
     text = KERNEL.replace("PARTS", "w = tl.load(b + (s + k)[:, None] * N + n[None, :])")
