@@ -15,10 +15,10 @@ from ...options import Schedule
 from ...tile.memory import Barrier, GridWait
 from ...tile.passes import dce
 from ...tile.records import Record
-from ...tile.shape import Permute
 from ..arrays import READS, Arrays
 from ..asynchronous import Acquire, Advance, Fetch, Receive, Release, Roles
 from ..estimates import RECORD_REGISTERS
+from ..layouts.views import is_view
 from .plan import Group, Stream
 from .rings import Rings, StreamMemory
 
@@ -170,11 +170,12 @@ def _consume(stream: Stream, rings: dict[Group, Rings]) -> None:
 
 
 def _readers(ops: list[Op], values: set[Value]) -> list[Op]:
-    """The operations that read the memory of ``values``, through views, in order."""
+    """The operations that read the memory of ``values``, through views, in order: threads read what a view shows where
+    somebody computes with it."""
     found = []
     for op in ops:
         if values & op.reads:
             found.append(op)
-            if isinstance(op, Permute):
+            if is_view(op):
                 values = values | set(op.results)
     return found

@@ -195,6 +195,33 @@ def test_no_array_has_a_part_of_a_size_that_is_nothing(from_text, simulated, rng
     np.testing.assert_array_equal(c, a.astype(np.float64) @ there)
 
 
+@pytest.mark.parametrize("columns", [64, 128])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_slots_are_released_behind_those_who_compute_with_views_of_them(
+    from_text, simulated, rng, side: str, columns: int
+) -> None:
+    """Interleaved before anybody computes: threads read then. The other operand has rows that begin anywhere, and no
+    ring."""
+    left = """p = tl.load(a + m[:, None] * (K // 2) + (s // 2 + tl.arange(0, BK // 2))[None, :])
+        x = ((tl.interleave(p, p) >> (k % 2 * 4)[None, :]) & 15).to(tl.float16)
+        w = tl.load(b + (s + k)[:, None] * N + n[None, :])"""
+    right = """p = tl.load(b + (s + k)[:, None] * (N // 2) + tl.arange(0, BN // 2)[None, :])
+        w = ((tl.interleave(p, p) >> (n % 2 * 4)[None, :]) & 15).to(tl.float16)"""
+    loaded = "x = tl.load(a + m[:, None] * K + (s + k)[None, :])"
+    text = KERNEL.replace(f"{loaded}\n        PARTS", left) if side == "left" else KERNEL.replace("PARTS", right)
+    signature = kernel_of("bytes along N")[1]
+    signature |= {"a": "*i8:16", "b": "*fp16:16", "N": "i32"} if side == "left" else {"K": "i32"}
+    made = from_text(text, signature, {"BM": 64, "BN": columns, "BK": 64}, warps=4, persistent=False)
+    assert used(made.gpu(), Roles) == 1
+    nibbles = rng.integers(0, 16, (64, 320) if side == "left" else (320, columns))
+    other = rng.integers(-4, 5, (320, columns) if side == "left" else (64, 320))
+    x, w = (nibbles, other) if side == "left" else (other, nibbles)
+    c = np.full((64, columns), np.nan, np.float32)
+    passed = packed(nibbles, 2), other.astype(np.float16)
+    simulated(made, (1, 1), [*(passed if side == "left" else passed[::-1]), c, 64, columns, 320])
+    np.testing.assert_array_equal(c, x.astype(np.float64) @ w)
+
+
 def test_what_products_read_has_no_ring_of_short_rows(from_text) -> None:
     """Tensor cores read rows of 32 bytes and more."""
     text = KERNEL.replace("PARTS", "w = tl.load(b + (s + k)[:, None] * N + n[None, :])")
