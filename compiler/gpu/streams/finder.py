@@ -24,7 +24,7 @@ from ...tile.memory import AtomicCAS, AtomicRMW, Barrier, GridWait, Load
 from ...tile.shape import Broadcast, Join, Permute, Reshape, Split
 from ..arrays import Arrays
 from ..layouts.coalesce import access_of
-from ..layouts.views import unpermuted
+from ..layouts.views import is_view, unpermuted
 from .ahead import may_precede, run_ahead
 from .boxes import contiguous_axis, copy_bytes, is_small, is_whole
 from .descriptors import Descriptors
@@ -135,6 +135,8 @@ class Finder:
         inside = set(loop.body.ops)
         if load.result.type.rank != 2 or not products or any(p not in inside for p in products):
             return None
+        if self._is_handed_on(load.result, loop):
+            return None
         # What the loop itself writes may be read again later: a copy ahead of its time would miss it.
         array = self.arrays.accessed(load)
         written = self.arrays.written(loop.body)
@@ -166,6 +168,14 @@ class Finder:
         if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
             return None
         return StreamedBox(load, tile, descriptor, width, is_whole(load, axis, self.facts, width))
+
+    def _is_handed_on(self, value: Value, loop: For) -> bool:
+        """Whether the next iteration gets ``value``, or a view of it, as it is: its slot is somebody else's by then."""
+        seen = [value]
+        for shown in seen:
+            seen += [made for op in self.used.get(shown, ()) if is_view(op) for made in op.results]
+        end = loop.body.terminator
+        return end is not None and not end.reads.isdisjoint(seen)
 
     def _is_made_into_operands(self, load: BlockLoad | Load) -> bool:
         """Whether no product reads what is loaded as it is."""

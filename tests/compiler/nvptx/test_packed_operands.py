@@ -222,6 +222,30 @@ def test_slots_are_released_behind_those_who_compute_with_views_of_them(
     np.testing.assert_array_equal(c, x.astype(np.float64) @ w)
 
 
+@pytest.mark.parametrize("seen", ["w", "x", "p", "tl.trans(p)"])
+def test_what_the_next_iteration_gets_has_no_slot(from_text, simulated, rng, seen: str) -> None:
+    """It would be filled again before that."""
+    shape = {"w": "BK, BN", "x": "BM, BK", "p": "BK, BN // 2", "tl.trans(p)": "BN // 2, BK"}[seen]
+    *_, where, unpacked, joined = FORMS["bytes along N"][3:]
+    text = KERNEL.replace("PARTS", "\n        ".join([FORMS["bytes along N"][3], where, unpacked, joined]))
+    text = text.replace("w, acc)", f"w, acc)\n        kept = ({seen})").replace("c, M,", "c, d, M,")
+    elem = "int8" if "p" in seen else "float16"
+    text = text.replace("    for s", f"    kept = tl.zeros(({shape}), tl.{elem})\n    for s")
+    rows, inner = shape.split(", ")
+    text += f"    tl.store(d + tl.arange(0, {rows})[:, None] * ({inner}) + tl.arange(0, {inner})[None, :], kept)\n"
+    signature = kernel_of("bytes along N")[1] | {"d": "*i8:16" if elem == "int8" else "*fp16:16"}
+    names = ("a", "b", "c", "d", "M", "N", "K")
+    made = from_text(text, {n: signature[n] for n in names}, {"BM": 64, "BN": 64, "BK": 64}, warps=4)
+    a, numbers = rng.integers(-4, 5, (64, 192)).astype(np.float16), rng.integers(-8, 8, (192, 64))
+    b, c = packed(numbers, 2), np.full((64, 64), np.nan, np.float32)
+    kept = {"w": numbers, "x": a.T, "p": b, "tl.trans(p)": b}[seen][-64:]
+    kept = kept.T if seen in ("x", "tl.trans(p)") else kept
+    d = np.zeros(kept.shape, np.int8 if elem == "int8" else np.float16)
+    simulated(made, (1, 1), [a, b, c, d, 64, 64, 192])
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ numbers)
+    np.testing.assert_array_equal(d, kept)
+
+
 def test_what_products_read_has_no_ring_of_short_rows(from_text) -> None:
     """Tensor cores read rows of 32 bytes and more."""
     text = KERNEL.replace("PARTS", "w = tl.load(b + (s + k)[:, None] * N + n[None, :])")
