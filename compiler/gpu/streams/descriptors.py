@@ -22,6 +22,8 @@ from ...tile.program import rows_of_group
 #: Dimensions of an array, and elements along one of a box, at most.
 MOST_DIMENSIONS = 5
 MOST_BOX = 256
+#: Of the coordinates that the copy engine takes.
+INDEX_BITS = 32
 #: Extent of a dimension that is not checked: more than any index.
 UNBOUNDED = 1 << 31
 #: Rows after which a swizzle repeats. The copy engine swizzles by the bits of addresses, layouts by rows: of panels and
@@ -197,7 +199,7 @@ class Descriptors:
         match value.op:
             case ew.Constant() as constant:
                 return int(constant.value)
-            case ew.Cast() as cast:
+            case ew.Cast() as cast if _keeps_indices(cast):
                 return self._host(cast.x)
             case ew.Add() | ew.Mul() | ew.Max() as binary:
                 left, right = self._host(binary.lhs), self._host(binary.rhs)
@@ -207,6 +209,12 @@ class Descriptors:
                 return None if dividend is None else ("//", dividend, int(parts))
             case _:
                 return None
+
+
+def _keeps_indices(cast: ew.Cast) -> bool:
+    """Whether an integer is the same afterwards, if it is one of 32 bits."""
+    source, result = cast.x.type.scalar, cast.result.type.scalar
+    return source.is_integer and result.is_integer and result.bits >= min(source.bits, INDEX_BITS)
 
 
 def _positive(made: TensorMap) -> list[Guard]:

@@ -240,3 +240,26 @@ def test_boxes_begin_where_16_bytes_do(from_text, run_function, width: int) -> N
     program = run_function(made.tile(), (4,), [x, w, out, 130])
     assert ("x" in {tensor_map.base for tensor_map in program.recipe.descriptors}) == (width % 8 == 0)
     np.testing.assert_array_equal(out, np.einsum("thd,tn->hdn", x[..., :64].astype(np.float64), w[:130]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "size", "given"), [("i32", "int8", 296), ("fp32", "int32", 40.5), ("i64", "int32", 40)]
+)
+def test_a_launch_computes_no_sizes_as_casts_change_them(from_text, simulated, rng, columns, size, given) -> None:
+    """40 columns each: of 296 eight bits are left, and a number with a fraction is no size."""
+    text = f"""
+def masked(x, w, out, K, columns):
+    m, n, k = tl.arange(0, 64)[:, None], tl.arange(0, 64)[None, :], tl.arange(0, 64)
+    total = tl.zeros((64, 64), tl.float32)
+    for start in range(0, K, 64):
+        right = tl.load(w + (start + k)[:, None] * 64 + n, mask=n < columns.to(tl.{size}), other=0)
+        total += tl.dot(tl.load(x + m * K + (start + k)[None, :]), right)
+    tl.store(out + m * 64 + n, total)
+"""
+    signature = {"x": "*fp16:16", "w": "*fp16:16", "out": "*fp32:16", "K": "i32:16", "columns": columns}
+    made = from_text(text, signature)
+    assert any("columns" in described.sizes for described in made.gpu().recipe.descriptors) == (columns == "i64")
+    x, w = (rng.integers(-4, 5, shape).astype(np.float16) for shape in ((64, 128), (128, 64)))
+    out = np.full((64, 64), np.nan, np.float32)
+    simulated(made, (1,), [x, w, out, 128, given])
+    np.testing.assert_array_equal(out, x.astype(np.float64) @ np.where(np.arange(64) < 40, w, 0))
