@@ -27,7 +27,7 @@ from ..tile.matmul import Dot
 from ..tile.memory import Load, Store
 from ..tile.shape import Join, Permute, Reshape
 from .estimates import ACCUMULATORS_OF_TWO, FEW_WARPS, MOST_WARPS
-from .layouts.tensorcore import WGMMA_ROWS
+from .layouts.tensorcore import WGMMA_ROWS, choose_warp_group
 from .layouts.views import unpermuted
 
 
@@ -49,17 +49,20 @@ def with_room(schedule: Schedule, function: Function, target: Target) -> Schedul
         if max(bits, batch if warps <= FEW_WARPS else batch // 2) <= held:
             break
         warps *= 2
-    if warps == WARPS_PER_GROUP and "wgmma" in target.features and _makes_left_operands(function):
-        warps *= 2
-    return replace(schedule, num_warps=warps)
+    schedule = replace(schedule, num_warps=warps)
+    if warps == WARPS_PER_GROUP and _makes_left_operands(function, target, schedule):
+        return replace(schedule, num_warps=2 * warps)
+    return schedule
 
 
-def _makes_left_operands(function: Function) -> bool:
-    """Whether a loop has one product, of more rows than an instruction has and as many results as a group has registers
-    to spare, and makes its left operand of what it loads."""
+def _makes_left_operands(function: Function, target: Target, schedule: Schedule) -> bool:
+    """Whether a loop has one product, one of a warp group, of more rows than an instruction has and as many results as
+    a group has registers to spare, and makes its left operand of what it loads."""
     for loop in function.ops_of(For):
         dots = loop.body.ops_of(Dot)
         if len(dots) != 1 or dots[0] not in loop.body.ops or not _is_large(dots[0].acc.type):
+            continue
+        if choose_warp_group(dots[0], target, schedule) is None:
             continue
         made_by = unpermuted(dots[0].a).op
         made = backward_slice([dots[0].a], loop.body.ops)

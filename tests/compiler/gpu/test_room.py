@@ -58,6 +58,15 @@ def test_two_groups_make_a_left_operand_in_turns(to_gpu, target, left, shape, as
     assert to_gpu(text, SIGNATURE, {"M": shape[0], "N": shape[1], "BK": 64}, asked, target).num_warps == given
 
 
+@pytest.mark.parametrize(("precision", "given"), [("tf32", 8), ("tf32x3", 4), ("ieee", 4)])
+def test_products_of_single_warps_have_no_turns(to_gpu, precision: str, given: int) -> None:
+    text = PRODUCT.replace(f"tl.load(a + {PLACE})", f"tl.load(a + {PLACE}) * 2").replace(
+        "* N + n))", f'* N + n), input_precision="{precision}")'
+    )
+    signature = SIGNATURE | dict.fromkeys("ab", "*fp32:16")
+    assert to_gpu(text, signature, {"M": 128, "N": 128, "BK": 16}, 4, "cuda:90a").num_warps == given
+
+
 def test_a_number_of_registers_is_taken_at_its_word(to_gpu) -> None:
     made = to_gpu(PRODUCT, SIGNATURE, {"M": 128, "N": 256, "BK": 32}, 4, "cuda:90a", maxnreg=255)
     assert made.num_warps == 4
