@@ -39,6 +39,16 @@ class SharedAccess:
         return self.vector * self.element_bytes
 
     @property
+    def cycles(self) -> int:
+        """In which shared memory is busy with all accesses of a warp."""
+        return len(self.offsets) * wavefronts(self.lane, self.vector_bytes)
+
+    @property
+    def cost(self) -> int:
+        """Twice the cycles of a warp plus its instructions."""
+        return 2 * self.cycles + len(self.offsets)
+
+    @property
     def thread_mask(self) -> int:
         """Offset bits that lanes or warps set; the other bits of a constant may be an immediate that is added."""
         mask = 0

@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import prod
 
 from ..hardware import LANE_BITS, LANES, VECTOR_BYTES
-from .access import element_bytes_of
+from .access import element_bytes_of, wavefronts
 from .construct import Tiling
 from .f2 import LayoutError, span_of
 from .linear import Coordinates, Dimension, LinearLayout
@@ -41,6 +41,16 @@ class MatrixAccess:
     offsets: tuple[int, ...]
     lane: tuple[int, ...]
     warp: tuple[int, ...]
+
+    @property
+    def cycles(self) -> int:
+        """In which shared memory is busy with all accesses of a warp: each matrix is eight rows."""
+        return len(self.offsets) * self.matrices * wavefronts(self.lane[:3], VECTOR_BYTES)
+
+    @property
+    def cost(self) -> int:
+        """Twice the cycles of a warp plus its instructions."""
+        return 2 * self.cycles + len(self.offsets)
 
 
 @lru_cache(maxsize=4096)

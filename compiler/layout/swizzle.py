@@ -46,11 +46,7 @@ class SharedMemory:
     @property
     def cost(self) -> int:
         """Twice the shared memory cycles of a warp plus its instructions."""
-        return _cost(self.write) + _cost(self.read)
-
-
-def _cost(access: SharedAccess) -> int:
-    return len(access.offsets) * (2 * wavefronts(access.lane, access.vector_bytes) + 1)
+        return self.write.cost + self.read.cost
 
 
 def plan_shared_memory(

@@ -2,10 +2,11 @@
 
 Tiles that meet in elementwise operations, in loop-carried positions or in the branches of an ``if`` form a family, and
 a family has one layout: the tensor core's if a dot accumulates in it, else the one that its memory accesses want, else
-what its reductions leave behind, else what reads shared memory in vectors, else a default. Pointer tiles carried by a
-loop belong to the family of what is loaded through them, so pointers are never converted. A short row that is read to
-be spread over tiles is read as these need it, also where addresses are made of it first, unless a loop carries it and
-spreads it only when it has ended; a longer one, beside products that rings feed, by each warp as a whole.
+what a product takes of what a ring holds, else what its reductions leave behind, else what reads shared memory in
+vectors, else a default. Pointer tiles carried by a loop belong to the family of what is loaded through them, so
+pointers are never converted. A short row that is read to be spread over tiles is read as these need it, also where
+addresses are made of it first, unless a loop carries it and spreads it only when it has ended; a longer one, beside
+products that rings feed, by each warp as a whole.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from ...layout import (
     shared_linear,
     shared_swizzled,
 )
-from ...layout.access import element_bytes_of, wavefronts
+from ...layout.access import element_bytes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,6 @@ def plan_local_store(
     size = source.size * element_bytes_of(element_bits)
     by_matrices = plan_matrix_store(source, shared, element_bits) if matrices else None
     return LocalStore(by_matrices or plan_shared_access(source, shared, element_bits), size)
-
-
-def write_cycles(store: LocalStore) -> int:
-    """Cycles in which a warp's stores go through shared memory."""
-    write = store.write
-    if isinstance(write, MatrixAccess):  # eight rows at a time
-        return len(write.registers) * write.matrices * wavefronts(write.lane[:3], VECTOR_BYTES)
-    return len(write.registers) * wavefronts(write.lane, write.vector_bytes)
 
 
 @lru_cache(maxsize=1024)

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...hardware import VECTOR_BYTES
 from ...ir.core import Value
 from ...layout import (
     LinearLayout,
-    MatrixAccess,
     SharedLayout,
     SharedMemory,
     WarpShuffle,
@@ -21,7 +19,6 @@ from ...layout import (
     plan_conversion,
     transposing,
 )
-from ...layout.access import SharedAccess, wavefronts
 from ...layout.convert import BARRIER_COST
 from ...options import Schedule
 from ...target import Target
@@ -100,7 +97,7 @@ def layout_as_taken(reads: list[RingRead], taken: list[Taken], vectors: LinearLa
 
 
 def _read_cost(read: RingRead, layout: LinearLayout) -> int:
-    return _cost(plan_local_load(read.place, layout, read.bits).read)
+    return plan_local_load(read.place, layout, read.bits).read.cost
 
 
 def _conversion_cost(source: LinearLayout, want: Taken) -> int:
@@ -111,12 +108,4 @@ def _conversion_cost(source: LinearLayout, want: Taken) -> int:
         return 0
     by_matrices = plan_operand(source, want.layout, want.bits)
     moved = plan if by_matrices is None else by_matrices
-    return _cost(moved.write) + _cost(moved.read) + BARRIER_COST
-
-
-def _cost(access: SharedAccess | MatrixAccess) -> int:
-    """Of a warp, in the units of :attr:`SharedMemory.cost`: twice the cycles of shared memory, and its instructions."""
-    if isinstance(access, MatrixAccess):  # of eight rows each
-        cycles = access.matrices * wavefronts(access.lane[:3], VECTOR_BYTES)
-        return len(access.registers) * (2 * cycles + 1)
-    return len(access.registers) * (2 * wavefronts(access.lane, access.vector_bytes) + 1)
+    return moved.write.cost + moved.read.cost + BARRIER_COST

@@ -19,7 +19,7 @@ from ...layout import (
 from ...tile.shape import Permute
 from ..asynchronous import SharedView
 from ..ops import ConvertLayout
-from .operands import plan_local_store, write_cycles
+from .operands import plan_local_store
 from .reduction import bits_of
 from .relayout import Relayout
 from .views import unpermuted
@@ -114,4 +114,4 @@ def _layout_for(type: Tile, held: LinearLayout, k_axis: int) -> SharedLayout:
     ]
     if not found:
         raise ValueError(f"no layout of {type} in shared memory suits wgmma")
-    return min(found, key=lambda shared: write_cycles(plan_local_store(held, shared, bits, matrices=True)))
+    return min(found, key=lambda shared: plan_local_store(held, shared, bits, matrices=True).write.cycles)

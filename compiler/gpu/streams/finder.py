@@ -104,8 +104,7 @@ class Finder:
             return None
         by_product: dict[Dot, list[Streamed]] = {}
         boxes = [op.result.type for op in loop.body.ops if isinstance(op, BlockLoad)]
-        by_threads = not any(map(self.of_warp_group, loop.body.ops_of(Dot)))
-        small = by_threads and all(is_small(box, self.function.warps) for box in boxes)
+        small = not self._feeds_warp_groups(loop) and all(is_small(box, self.function.warps) for box in boxes)
         for op in loop.body.ops:
             source = self._source(op, loop, small=small) if isinstance(op, BlockLoad | Load) else None
             if isinstance(op, BlockLoad | Load) and source is not None:
@@ -120,6 +119,9 @@ class Finder:
                 parts = _by_reader(same, product) if prepared else [same]
                 groups += [Group(tuple(part), engine) for part in parts if part]
         return Stream(loop, tuple(groups), min(asked + SLOTS_IN_USE, self.limit) if prepared else slots)
+
+    def _feeds_warp_groups(self, loop: For) -> bool:
+        return any(map(self.of_warp_group, loop.body.ops_of(Dot)))
 
     def _is_prepared(self, loop: For, by_product: dict[Dot, list[Streamed]]) -> bool:
         """Whether threads make the right operand of the only product, one of warp groups that are added up, of what the
@@ -163,8 +165,8 @@ class Finder:
         by_threads = small and width >= _LEAST_WIDTH
         if "tma" in self.target.features and not by_threads and may_precede(self.arrays.accessed(load), self.written):
             swizzle = widest_swizzle(load.shape[axis] * tile.elem.bytes)
-            groups = any(map(self.of_warp_group, loop.body.ops_of(Dot)))
-            descriptor = self.descriptors.add(load, axis, swizzle, filled=_resting(load, axis, loop), promised=groups)
+            filled, promised = _resting(load, axis, loop), self._feeds_warp_groups(loop)
+            descriptor = self.descriptors.add(load, axis, swizzle, filled=filled, promised=promised)
         if descriptor < 0 and ("cp.async" not in self.target.features or width < _SMALLEST_COPY):
             return None
         return StreamedBox(load, tile, descriptor, width, is_whole(load, axis, self.facts, width))

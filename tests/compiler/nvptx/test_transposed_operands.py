@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from single_operations import DTYPES
 
-from deuteron.compiler.gpu.layouts.operands import LocalLoad, LocalStore, write_cycles
+from deuteron.compiler.gpu.layouts.operands import LocalLoad, LocalStore
 from deuteron.compiler.gpu.memory.scratch import choose_conversion
 from deuteron.compiler.gpu.ops import ConvertLayout
 from deuteron.compiler.hardware import WAVE_BYTES
@@ -88,7 +88,7 @@ def test_words_are_read_four_at_a_time_and_written_without_bank_conflicts(from_t
     (read,) = (plan.read for plan in plans if isinstance(plan, LocalLoad))
     (store,) = (plan for plan in plans if isinstance(plan, LocalStore))
     assert (read.vector, bank_conflicts(read)) == (4, 0)
-    assert 8 * write_cycles(store) * WAVE_BYTES == store.bytes
+    assert 8 * store.write.cycles * WAVE_BYTES == store.bytes
 
 
 def test_single_numbers_are_written_as_rows_along_the_axis_of_the_lanes(from_text) -> None:
@@ -98,4 +98,4 @@ def test_single_numbers_are_written_as_rows_along_the_axis_of_the_lanes(from_tex
     made = from_text(text, signature, {"BM": 128, "BN": 128, "BK": 64}, warps=8).gpu("cuda:90a")
     plans = [choose_conversion(op) for op in made.walk() if isinstance(op, ConvertLayout)]
     stores = [plan for plan in plans if isinstance(plan, LocalStore)]
-    assert stores and all(8 * write_cycles(store) * WAVE_BYTES <= 2 * store.bytes for store in stores)
+    assert stores and all(8 * store.write.cycles * WAVE_BYTES <= 2 * store.bytes for store in stores)
