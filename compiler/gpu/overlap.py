@@ -13,7 +13,8 @@ from ..tile.memory import Load, Store
 from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
-from .latency.early import bring_rows_early
+from ..tile.passes.numbers import known_trips
+from .latency.early import bring_rows_early, is_recurrence, multiplies
 from .latency.rotation import rotate_loops
 from .layouts.tensorcore import choose_warp_group
 from .legality import has_room_for, traits_of
@@ -41,6 +42,8 @@ from .work import GpuWork
 
 #: Products of one loop beyond which a kernel whose programs all take the same time is not persistent by default.
 MOST_PRODUCTS = 2
+#: Iterations of a loop whose copies are no work for a producer.
+MOST_TRIPS_AHEAD = 2
 #: Rows of a warp's accumulators (PTX ISA, wgmma.mma_async, "Register Fragments"): a group has 64.
 WARP_ROWS = 16
 
@@ -84,13 +87,14 @@ def find_streams(work: GpuWork) -> None:
         work.guards, work.persistent = (), bool(work.schedule.persistent)
         if work.persistent:
             make_persistent(work.function)
+        bring_rows_early(work.function, threads_of(work.schedule.num_warps), is_recurrence)
 
 
 def _find(work: GpuWork) -> StreamPlan | None:
     """The streams of the function, whose rows come early from now on."""
     if not work.function.ops_of(Dot):
         return None
-    bring_rows_early(work.function, threads_of(work.schedule.num_warps))
+    bring_rows_early(work.function, threads_of(work.schedule.num_warps), multiplies)
     facts = analyze(work.function)
     descriptors = Descriptors(work.function, facts, work.denied)
     asked, most = work.schedule.num_stages, work.limits.slots
@@ -119,7 +123,7 @@ def fill_rings(work: GpuWork) -> None:
 
 def _fill_by_producer(work: GpuWork, plan: StreamPlan) -> int:
     """The number of warps that it took; 0 where there can be none, or another CTA is worth more."""
-    if not _specialises(work) or lonely_with_producer(plan.registers, work.schedule):
+    if not _specialises(work) or lonely_with_producer(plan.registers, work.schedule) or _ends_soon(work, plan):
         return 0
     moves_registers = "setmaxnreg" in work.target.features and work.schedule.maxnreg is None
     fed = _leave_room(work, plan)
@@ -133,6 +137,13 @@ def _fill_by_producer(work: GpuWork, plan: StreamPlan) -> int:
         if fed is not plan:
             work.require([ANOTHER_CTA])
     return warps
+
+
+def _ends_soon(work: GpuWork, plan: StreamPlan) -> bool:
+    """Whether the threads that compute begin all copies of the program before the first product: there is nothing left
+    for others, whose registers another CTA may have."""
+    trips = [known_trips(stream.loop) for stream in plan.streams]
+    return not work.persistent and all(count is not None and count <= MOST_TRIPS_AHEAD for count in trips)
 
 
 def _leave_room(work: GpuWork, plan: StreamPlan) -> StreamPlan:

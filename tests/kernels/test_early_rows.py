@@ -91,3 +91,61 @@ def test_rows_of_addresses(launch, rng, close) -> None:
     table = rng.permutation(k).astype(np.int32)
     out = launch(by_table, (1,), x, y, table, np.zeros((M, N), np.float32), k, M=M, N=N, B=B)[3]
     close(out, x.astype(float) @ y[table].astype(float), 1e-3)
+
+
+@triton.jit
+def recurrence(x, gate, key, out, final, T, R: tl.constexpr, C: tl.constexpr):
+    """A step scales the state, takes from it what its columns come to under the step's row, and adds that to it."""
+    r, c = tl.arange(0, R), tl.arange(0, C)
+    state = tl.zeros((R, C), tl.float32)
+    for t in range(T):
+        k = tl.load(key + t * R + r)
+        v = tl.load(x + t * C + c) - tl.sum(state * k[:, None], 0)
+        state = state * tl.load(gate + t) + k[:, None] * v[None, :]
+        tl.store(out + t * C + c, tl.sum(state * k[:, None], 0))
+    tl.store(final + r[:, None] * C + c[None, :], state)
+
+
+@pytest.mark.parametrize("warps", [1, 4, 16])
+@pytest.mark.parametrize("steps", [0, 1, 2, 7])
+def test_steps_of_a_recurrence(launch, rng, close, steps: int, warps: int) -> None:
+    rows, columns = 32, 16
+    x, key = (rng.standard_normal((max(steps, 1), n)).astype(np.float32) / 4 for n in (columns, rows))
+    gate = rng.uniform(0.5, 1, max(steps, 1)).astype(np.float32)
+    made = launch(
+        recurrence, (1,), x, gate, key, np.zeros_like(x), np.zeros((rows, columns), np.float32), steps,
+        R=rows, C=columns, num_warps=warps,
+    )  # fmt: skip
+    state, told = np.zeros((rows, columns)), np.zeros(x.shape)
+    for t in range(steps):
+        v = x[t] - key[t].astype(float) @ state
+        state = state * gate[t] + np.outer(key[t], v)
+        told[t] = key[t] @ state
+    close(made[4], state, 1e-4)
+    close(made[3], told, 1e-4)
+
+
+@triton.jit
+def fed_back(x, out, T, R: tl.constexpr, C: tl.constexpr):
+    """Each step reads the row that the one before has written, by all threads alike."""
+    r, c = tl.arange(0, R), tl.arange(0, C)
+    state = tl.zeros((R, C), tl.float32)
+    for t in range(T):
+        row = tl.load(x + t * C + c)
+        state += row[None, :] * (r + 1)[:, None].to(tl.float32)
+        tl.debug_barrier()
+        tl.store(x + (t + 1) * C + c, tl.max(state, 0))
+        tl.debug_barrier()
+    tl.store(out + r[:, None] * C + c[None, :], state)
+
+
+def test_a_recurrence_through_memory_waits_for_its_own_rows(launch, rng) -> None:
+    rows, columns, steps = 4, 64, 5
+    x = np.zeros((steps + 1, columns), np.float32)
+    x[0] = rng.integers(1, 4, columns)
+    made = launch(fed_back, (1,), x, np.zeros((rows, columns), np.float32), steps, R=rows, C=columns)
+    state, row = np.zeros((rows, columns)), x[0].astype(float)
+    for _ in range(steps):
+        state += row * np.arange(1, rows + 1)[:, None]
+        row = state.max(0)
+    np.testing.assert_array_equal(made[1], state)

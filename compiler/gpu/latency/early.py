@@ -3,13 +3,14 @@
 What an iteration adds to a product, or scales it by, is a row of numbers beside the tiles, or one number: read when it
 is needed it would keep the threads waiting for memory at each step, which the tiles, fetched ahead, do not. Gradients
 of attention as in Triton's tutorial take 0.84 to 0.94 of their time on an H100
-(benchmarks/results/2026-11-26-h100-profiler, attention-tutorial.json). As with tiles that are fetched ahead, arrays of
-different parameters are taken to be apart.
+(benchmarks/results/2026-11-26-h100-profiler, attention-tutorial.json). So do the rows of a step of a recurrence, which
+takes its state through a long sequence in a few programs, and adds up rows or columns of it at each step. As with tiles
+that are fetched ahead, arrays of different parameters are taken to be apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ...ir.core import Effect, Function, Op, Value
 from ...ir.slices import backward_slice
@@ -18,6 +19,7 @@ from ...tile.blocks import BlockStore
 from ...tile.control import For
 from ...tile.matmul import Dot
 from ...tile.memory import Load, Store
+from ...tile.reduction import Reduce
 from ...tile.shape import Splat
 from ..arrays import Arrays
 from ..streams.ahead import Ahead, may_precede, run_ahead
@@ -26,11 +28,21 @@ from ..streams.ahead import Ahead, may_precede, run_ahead
 MOST_ELEMENTS = 4
 
 
-def bring_rows_early(function: Function, threads: int) -> None:
-    """Load rows in loops around products for the next iteration, in place; CTAs have so many ``threads``."""
+def multiplies(loop: For) -> bool:
+    """Whether there are products in the body of ``loop`` itself."""
+    return any(isinstance(op, Dot) for op in loop.body.ops)
+
+
+def is_recurrence(loop: For) -> bool:
+    """Whether ``loop`` carries a tile from step to step, and its threads add up rows or columns in each."""
+    return any(value.type.rank > 1 for value in loop.inits) and any(isinstance(op, Reduce) for op in loop.body.ops)
+
+
+def bring_rows_early(function: Function, threads: int, pays: Callable[[For], bool]) -> None:
+    """Load rows in loops where that ``pays`` for the next iteration, in place; CTAs have so many ``threads``."""
     arrays = Arrays(function)
     for block in list(function.body.nest()):
-        for loop in [op for op in block.ops if isinstance(op, For)]:
+        for loop in [op for op in block.ops if isinstance(op, For) and pays(op)]:
             rows = list(_rows(loop, arrays, MOST_ELEMENTS * threads))
             ahead = run_ahead(loop, [value for row in rows for value in row.operands], arrays) if rows else None
             if ahead is not None:
@@ -43,7 +55,7 @@ def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
     address is made of them, as what decides where a loop reads runs ahead by itself."""
     body = loop.body
     quiet = all(op.effect is not Effect.WRITE or isinstance(op, Store | BlockStore) for op in body.walk())
-    if not quiet or not any(isinstance(op, Dot) for op in body.ops):
+    if not quiet:
         return
     reads = [op for op in body.walk() if op.effect is Effect.READ]
     if any(isinstance(op, Load) and op.is_awaited for op in reads):

@@ -20,7 +20,7 @@ from ...ir.core import Block, Effect, Function, Op, Value
 from ...ir.types import SCALARS, Scalar, Tile
 from ...tile import elementwise as ew
 from ...tile.control import For, Yield
-from ...tile.passes.numbers import trip_count
+from ...tile.passes.numbers import known_number, known_trips
 from ...tile.passes.unroll import copies_of
 from ...tile.records import Record
 from ...tile.shape import Splat
@@ -63,12 +63,12 @@ class _Unrolling:
         """What stands for the results of ``loop``, once what stands for the loop is in ``out``; None: it stays."""
         if not all(_is_plain(op) for op in loop.body.ops):
             return None
-        size, trips = _size(loop.body), _trips(loop)
+        size, trips = _size(loop.body), known_trips(loop)
         if trips is not None and trips * size <= MOST_UNROLLED:
             return _Turns(loop, out).all(trips)
         loads = [op for op in loop.body.ops if isinstance(op, VectorLoad)]
         writes = any(isinstance(op, VectorStore | Record) for op in loop.body.ops)
-        if not loads or writes or size > MOST_GROUPED or (_number(loop.step) or 0) <= 0:
+        if not loads or writes or size > MOST_GROUPED or (known_number(loop.step) or 0) <= 0:
             return None
         return _Turns(loop, out).grouped(whole=trips is not None and trips % GROUP == 0)
 
@@ -89,15 +89,6 @@ def _size(body: Block) -> int:
     return sum(type.layout.registers if type.layout is not None else 1 for type in made)
 
 
-def _number(value: Value) -> int | None:
-    return int(value.op.value) if isinstance(value.op, ew.Constant) else None
-
-
-def _trips(loop: For) -> int | None:
-    lower, upper, step = _number(loop.lower), _number(loop.upper), _number(loop.step)
-    return trip_count(lower, upper, step) if lower is not None and upper is not None and step else None
-
-
 def _unsigned(scalar: Scalar) -> Scalar:
     return SCALARS[f"u{scalar.bits}"]
 
@@ -109,11 +100,11 @@ class _Turns:
         self.loop = loop
         self.out = out
         self.type = loop.lower.type
-        self.step = _number(loop.step) or 0
+        self.step = known_number(loop.step) or 0
 
     def all(self, trips: int) -> tuple[Value, ...]:
         """All iterations one after the other."""
-        first = _number(self.loop.lower) or 0
+        first = known_number(self.loop.lower) or 0
         indices = [self._constant(first + i * self.step, self.type) for i in range(trips)]
         return copies_of(self.loop.body, indices, self.loop.inits, self.out)
 

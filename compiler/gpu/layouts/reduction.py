@@ -33,6 +33,12 @@ class ReductionPlan:
         """How many values of one element warps bring together: a power of two."""
         return 1 << len(self.warp_bits)
 
+    @property
+    def positions(self) -> list[int]:
+        """The index in the result (of thread 0) of each group."""
+        offsets = self.result.register_offsets()
+        return [offsets[self.group_of.index(group)] for group in range(len(self.groups))]
+
     def share_of(self, element_bytes: int) -> tuple[int, tuple[int, ...]]:
         """How many of an element's partials a lane reads, and the lane bits over which the rest is exchanged.
 
@@ -46,12 +52,6 @@ class ReductionPlan:
                 sharing += (bit,)
                 each //= 2
         return each, sharing
-
-    def scratch_bytes(self, element_bits: int) -> int:
-        """Shared memory for one operand, rounded up to 16 bytes; 0 when no data crosses warps."""
-        if not self.warp_bits:
-            return 0
-        return scratch_bytes(self.result.size * self.partials, element_bits)
 
 
 @lru_cache(maxsize=2048)

@@ -12,18 +12,23 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from ...errors import CompilationError
+from ...hardware import threads_of
 from ...ir.core import Block, Function, Op, Value
 from ...ir.types import Tile
-from ...layout import LayoutError, LinearLayout, SharedLayout, splittable_layout
+from ...layout import LayoutError, LinearLayout, SharedLayout, coalesced, splittable_layout
 from ...options import Schedule
 from ...target import Target
 from ...tile.axis import AxisFacts
-from ...tile.elementwise import Constant
-from ...tile.shape import Join, Split
+from ...tile.elementwise import Constant, IntDiv, Rem
+from ...tile.shape import Join, Splat, Split
 from ..ops import ConvertLayout
 from .costs import Costs
 from .homes import Homes
 from .views import is_view, operand_layout
+
+#: How many more quotients each thread computes, at most, than if threads shared them out: one takes some ten
+#: instructions, a conversion through shared memory twenty and a barrier, and an access for a few elements.
+MOST_QUOTIENTS = 8
 
 #: Re-emits one operation; relayout_rules.py fills the table.
 Rule = Callable[["Relayout", Op], None]
@@ -149,6 +154,8 @@ class Relayout:
         if found is not None:
             return found
         source = self._made.get(value)
+        if source is None and layout is not None and (spread := self._shared_out(value, layout)) is not None:
+            source = self.demand(value, spread)
         made: tuple[tuple[Value, Value], ...]
         if source is not None:
             new: Op = ConvertLayout(source, value.type.with_layout(layout))
@@ -163,6 +170,21 @@ class Relayout:
             result.name = old.name
             self._in_layout[old, layout] = result
         return self._in_layout[value, layout]
+
+    def _shared_out(self, value: Value, layout: LinearLayout) -> LinearLayout | None:
+        """The layout in which threads share out what takes each of them long in ``layout``: quotients of a row, of
+        which all lanes and warps would compute the same ones. None where it pays no conversion, and in loops, where a
+        conversion makes all warps wait for each other in each turn."""
+        op, size = value.op, value.type.size
+        if not isinstance(op, IntDiv | Rem) or self._depth[value] or max(value.type.shape) != size:
+            return None
+        divisor = op.rhs.op.x if isinstance(op.rhs.op, Splat) else op.rhs
+        if value.type.is_float or isinstance(divisor.op, Constant):
+            return None
+        each = max(1, size // threads_of(self.warps))
+        if 1 << sum(map(any, layout.register)) < each + MOST_QUOTIENTS:
+            return None
+        return coalesced(value.type.shape, self.warps, each)
 
     def demand_through(self, value: Value, layouts: Sequence[LinearLayout]) -> Value:
         """``value`` in the last of ``layouts``, converted from each of them to the next one."""

@@ -37,6 +37,7 @@ from ..layouts.operands import LocalLoad, LocalStore, OperandPlan, plan_local_lo
 from ..layouts.reduction import bits_of, plan_reduction
 from ..layouts.scan import plan_scan
 from ..layouts.views import VIEWS
+from ..layouts.warp_exchange import exchange_bytes, plan_exchange
 from ..ops import Agree, ConvertLayout, Mma, VectorUpdate
 from .lifetimes import ByteRange, Lifetimes, TakenBytes
 
@@ -224,7 +225,11 @@ def is_round_trip(op: ConvertLayout) -> bool:
 @scratch(Reduce)
 def _of_reduction(op: Reduce, used: Readers) -> int:
     plan = plan_reduction(_layout(op.inputs[0]), op.axis)
-    return sum(plan.scratch_bytes(bits_of(v.type)) for v in op.inputs)
+    if not plan.warp_bits:
+        return 0
+    sizes = [element_bytes_of(bits_of(v.type)) for v in op.inputs]
+    exchange = plan_exchange(plan, max(sizes))
+    return sum(sum(exchange_bytes(exchange, size)) for size in sizes)
 
 
 @scratch(Scan)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ...errors import UnsupportedOp
 from ...gpu.layouts.scan import plan_scan
 from ...tile.reduction import Scan
+from .items import Item
 from .lowering import Lowering, rule
-from .reduction import Item
 from .scan_lanes import Lanes
 from .scan_warps import Warps
 

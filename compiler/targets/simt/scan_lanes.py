@@ -8,8 +8,8 @@ from ...hardware import LANES
 from ...ir.types import Element
 from ...tile.reduction import Scan
 from .convert import shuffle_from
+from .items import Item, combine
 from .lowering import Lowering
-from .reduction import Item, combine
 from .registers import register_type
 
 

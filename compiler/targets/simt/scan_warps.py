@@ -14,9 +14,10 @@ from ...gpu.layouts.scan import ScanPlan
 from ...hardware import LANE_BITS
 from ...tile.reduction import Scan
 from .control import when
+from .items import Item
 from .lowering import Lowering
-from .reduction import Item, ScratchSlots
 from .scan_lanes import Lanes
+from .scratch_slots import ScratchSlots
 
 
 class Warps:

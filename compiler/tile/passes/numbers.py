@@ -10,9 +10,10 @@ import math
 import operator
 from collections.abc import Callable
 
-from ...ir.core import Op
+from ...ir.core import Op, Value
 from ...ir.types import Scalar
 from .. import elementwise as e
+from ..control import For
 from ..formats import round_to
 
 Number = int | float
@@ -118,3 +119,14 @@ def _cast(op: e.Cast, value: Number, to: Scalar) -> Number | None:
 def trip_count(lower: int, upper: int, step: int) -> int:
     """Iterations of a loop over such bounds; ``len`` of a range takes no more than 2**63 - 1. ``step``: not 0."""
     return max(0, -((lower - upper) // step))
+
+
+def known_number(value: Value) -> int | None:
+    """The integer that ``value`` is; None where that is not known."""
+    return int(value.op.value) if isinstance(value.op, e.Constant) else None
+
+
+def known_trips(loop: For) -> int | None:
+    """Iterations of ``loop``; None where they are not known."""
+    lower, upper, step = known_number(loop.lower), known_number(loop.upper), known_number(loop.step)
+    return trip_count(lower, upper, step) if lower is not None and upper is not None and step else None

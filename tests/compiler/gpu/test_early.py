@@ -1,4 +1,4 @@
-"""Which rows come an iteration early."""
+"""Which rows come an iteration early: those beside products, and those of a recurrence."""
 
 from __future__ import annotations
 
@@ -50,3 +50,34 @@ def test_rows_that_nobody_changes_come_early(to_gpu, target: str, old: str, new:
     assert text != LOOP or new == "pass"
     made = to_gpu(text, SIGNATURE, {"M": 64, "N": 32, "B": 32}, 4, target)
     assert rows_before(made) == int(early)
+
+
+STEPS = """
+def steps(scale, out, K, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M)[:, None], tl.arange(0, N)
+    state = tl.zeros((M, N), tl.float32)
+    for step in range(K):
+        row = tl.load(scale + step * N + n)
+        state = state * row[None, :] + tl.sum(state, 1)[:, None]
+        # last
+    tl.store(out + m * N + n[None, :], state)
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, early",
+    [
+        ("# last", "pass", True),
+        ("# last", "tl.store(out + step * N + n, row)", True),
+        ("# last", "tl.store(scale + n, row)", False),
+        ("# last", "tl.debug_barrier()", False),
+        (" + tl.sum(state, 1)[:, None]", "", False),
+    ],
+    ids=["read only", "another array written", "written", "barrier", "no sum"],
+)
+def test_rows_of_a_recurrence_come_early(to_gpu, old: str, new: str, early: bool) -> None:
+    """Where threads wait for each other in each step, and so for memory."""
+    text = STEPS.replace(old, new)
+    assert text != STEPS
+    signature = {name: SIGNATURE[name] for name in ("scale", "out")} | {"K": "i32"}
+    assert rows_before(to_gpu(text, signature, {"M": 64, "N": 32}, 4, "cuda:90a")) == int(early)

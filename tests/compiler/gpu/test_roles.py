@@ -330,3 +330,12 @@ def test_small_boxes_go_by_the_copy_engine_only_where_warp_groups_multiply(to_gp
     by_groups = to_gpu(CHAINED, types, {"CAUSAL": False, "THIRD": False, "BM": 128, "BN": 16}, 8)
     assert {"k_ptr", "v_ptr"} <= {tensor_map.base for tensor_map in by_groups.recipe.descriptors}
     assert any(isinstance(op, Roles) for op in by_groups.walk())
+
+
+@pytest.mark.parametrize("steps, fed", [(2, False), (3, True)])
+def test_two_iterations_need_no_producer(to_gpu, steps: int, fed: bool) -> None:
+    """All of their copies are begun before the first product."""
+    body = "\n        ".join(BOTH)
+    text = TWICE.format(body=body).replace("range(0, K, N)", f"range(0, {steps} * N, N)")
+    function = to_gpu(text, TYPES, {"N": 64}, 4)
+    assert bool(function.ops_of(Roles)) == fed
