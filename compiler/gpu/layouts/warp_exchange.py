@@ -141,16 +141,18 @@ def _candidates(plan: ReductionPlan, element_bytes: int) -> Iterator[WarpExchang
     each, sharing = plan.share_of(element_bytes)
     threads = LANES << len(plan.result.flat_warp)
     fewest = max(1, size * count // threads, count // LANES)
-    near = [1 << bit for bit in range(partial_bits)]
-    beside = tuple(count << bit for bit in range(element_bits))
+    ways = [(False, each, sharing)]
+    if fewest <= count:
+        ways.append((True, fewest, ()))
     vector = VECTOR_BYTES // element_bytes
-    # A warp's partials begin in other banks than those of the warp before: lanes that read both meet in none.
-    turned = [(size << bit) ^ (vector << bit if vector << bit < size else 0) for bit in range(partial_bits)]
-    far = tuple(1 << bit for bit in range(element_bits))
-    for elements, partials in ((beside, tuple(near)), (far, tuple(turned))):
-        yield WarpExchange(plan, elements, partials, False, each, vector, sharing)
-        if fewest <= count:
-            yield WarpExchange(plan, elements, partials, True, fewest, vector)
+    beside = tuple(count << bit for bit in range(element_bits)), tuple(1 << bit for bit in range(partial_bits))
+    for shared_out, each, sharing in ways:
+        yield WarpExchange(plan, *beside, shared_out, each, vector, sharing)
+        # Partials that lanes read at the same time begin in other banks.
+        turns = [vector << bit >> each.bit_length() - 1 for bit in range(partial_bits)]
+        turned = [size << bit ^ (turn if vector <= turn < size else 0) for bit, turn in enumerate(turns)]
+        far = tuple(1 << bit for bit in range(element_bits)), tuple(turned)
+        yield WarpExchange(plan, *far, shared_out, each, vector, sharing)
 
 
 def _run(plan: ReductionPlan, elements: Sequence[int]) -> int:
