@@ -22,6 +22,7 @@ FAMILIES = (
     "normalisations",
     "reductions",
     "scans",
+    "recurrences",
     "selections",
     "functions",
     "activations",

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 #: Instructions that may run although the original would not have: no memory, no traps, no other threads.
-_FREE = frozenset((
+FREE = frozenset((
     "add", "sub", "mul", "and", "or", "xor", "shl", "lshr", "ashr", "icmp", "fcmp", "select", "zext", "sext", "trunc",
     "bitcast", "getelementptr", "ptrtoint", "fadd", "fsub", "fmul", "fneg", "fpext", "fptrunc", "sitofp", "uitofp",
 ))  # fmt: skip
@@ -39,7 +39,7 @@ def hoist_invariants(lines: Sequence[str]) -> list[str]:
         name, equals, instruction = line.partition(" = ")
         place = around
         if equals:
-            if around and instruction[: instruction.find(" ")] in _FREE:
+            if around and instruction[: instruction.find(" ")] in FREE:
                 place = _needed(instruction, known, around)
             known[name.lstrip()] = place
         if place == around:

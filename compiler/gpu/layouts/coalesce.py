@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ...hardware import SECTOR_BYTES, VECTOR_BYTES
 from ...ir.core import Value
@@ -21,8 +22,9 @@ MemoryOp = Load | Store | AtomicRMW | AtomicCAS
 class Access:
     """What the addresses of one access allow: axes with the most contiguous first, elements per vector along it.
 
-    ``scattered``: neighbours are known along no axis, so that the order says nothing. ``loops``: how many are around
-    it. ``tears``: it writes, and threads with more neighbours than ``vector`` would write parts of sectors.
+    ``scattered``: neighbours are known along no axis, nor how far apart they mostly are, so that the order says
+    nothing. ``loops``: how many are around it. ``tears``: it writes, and threads with more neighbours than ``vector``
+    would write parts of sectors.
     """
 
     order: tuple[int, ...]
@@ -40,9 +42,15 @@ def access_of(op: MemoryOp, facts: AxisFacts) -> Access:
     """The access pattern of ``op``, whose pointers are a tile."""
     pointer = op.pointer
     contiguity = facts[pointer].contiguity
+    far = _distances(pointer, facts) if max(contiguity) == 1 else contiguity
     # Ties go to the last axis: tiles are written row-major by most kernels.
-    order = tuple(sorted(range(pointer.type.rank), key=lambda d: (-contiguity[d], -d)))
-    return Access(order, _widest(op, order[0], facts), max(contiguity) == 1)
+    order = tuple(sorted(range(pointer.type.rank), key=lambda d: (-contiguity[d], far[d], -d)))
+    return Access(order, _widest(op, order[0], facts), max(contiguity) == 1 and len(set(far)) == 1)
+
+
+def _distances(pointer: Value, facts: AxisFacts) -> list[float]:
+    """How far apart neighbours along each axis mostly are, where they are not next to each other."""
+    return [inf if step is None else abs(step) for step in facts.steps[pointer]]
 
 
 def _widest(op: MemoryOp, axis: int, facts: AxisFacts) -> int:

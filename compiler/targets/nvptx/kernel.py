@@ -10,6 +10,7 @@ from ...gpu.memory.scratch import GpuFunction
 from ...launch_recipe import LaunchRecipe
 from ...llvm.driver import Machine, compile_text
 from ...llvm.hoist import hoist_invariants
+from ...llvm.late import compute_late
 from ...llvm.lines import SourceLines
 from ...options import Schedule
 from ...target import Target
@@ -50,7 +51,7 @@ def lower_to_llvm(
     names = tuple(parameter.name for parameter in function.parameters)
     shared_bytes = function.allocation.total
     hoisted = _is_of_warp_groups(function) and len(state.module.functions) == 1
-    text = state.module.written(hoist_invariants) if hoisted else str(state.module)
+    text = state.module.written(hoist_invariants if hoisted else compute_late)
     authored = any(isinstance(op, InlineAssembly) for op in function.walk())
     return PtxProgram(text, function.name, names, shared_bytes, state.warps, function.recipe, hoisted, authored)
 

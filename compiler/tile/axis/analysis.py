@@ -8,13 +8,17 @@ from ...ir.core import Block, Effect, Function, Value
 from ..control import For, If, While, handed_on
 from .info import AxisInfo, power_of_two_in, unknown
 from .rules import RULES
+from .steps import TypicalSteps
 
 
 class AxisFacts:
-    """The facts of a function by value; values that were not analysed know nothing."""
+    """The facts of a function by value; values that were not analysed know nothing. ``begins``: what the carried values
+    of loops are first; ``steps``: how far apart neighbours mostly are."""
 
     def __init__(self, nonnegative: Collection[Value] = ()) -> None:
         self.known: dict[Value, AxisInfo] = {}
+        self.begins: dict[Value, Value] = {}
+        self.steps = TypicalSteps(self.begins)
         self.nonnegative = nonnegative
 
     def __getitem__(self, value: Value) -> AxisInfo:
@@ -60,6 +64,8 @@ def _for(op: For, facts: AxisFacts) -> None:
         nonnegative=lower.nonnegative and step.nonnegative,
     )
 
+    facts.begins.update(zip(op.carried, op.inits, strict=True))
+
     def once(carried: Sequence[AxisInfo]) -> list[AxisInfo]:
         facts.known.update(zip(op.carried, carried, strict=True))
         _block(op.body, facts)
@@ -69,6 +75,8 @@ def _for(op: For, facts: AxisFacts) -> None:
 
 
 def _while(op: While, facts: AxisFacts) -> None:
+    facts.begins.update(zip(op.carried, op.inits, strict=True))
+
     def once(carried: Sequence[AxisInfo]) -> list[AxisInfo]:
         facts.known.update(zip(op.carried, carried, strict=True))
         _block(op.before, facts)

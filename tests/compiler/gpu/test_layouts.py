@@ -368,3 +368,20 @@ def test_too_much_scratch_is_out_of_resources(to_gpu) -> None:
     with pytest.raises(OutOfResources, match="shared memory, Required: 262144") as caught:
         to_gpu(MATMUL, SIGNATURE, constexprs, warps=8, target="cuda:80")
     assert caught.value.limit == 163 * 1024
+
+
+PIXELS = """
+def pixels(x_ptr, o_ptr, W, N, ROWS: tl.constexpr, C: tl.constexpr):
+    place = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = tl.arange(0, C)[None, :]
+    at = (place // W * N + place % W * 2)[:, None]
+    tl.store(o_ptr + place[:, None] * W + c * N, tl.load(x_ptr + at + c * N))
+"""
+
+
+def test_lanes_are_along_the_axis_where_neighbours_mostly_are_near(to_gpu) -> None:
+    """Rows that wrap promise no neighbours, but most of them are; channels lie a size apart that nobody knows."""
+    signature = {"x_ptr": "*fp16:16", "o_ptr": "*fp16:16", "W": "i32", "N": "i32"}
+    made = to_gpu(PIXELS, signature, {"ROWS": 64, "C": 32})
+    (load,) = _all(made, VectorLoad)
+    assert [basis[0] for basis in load.result.type.layout.lane] == [1, 2, 4, 8, 16]

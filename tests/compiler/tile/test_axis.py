@@ -347,3 +347,46 @@ def test_the_witness_can_catch_a_lie():
     assert broken_claim(lie, Tile(I32, (4,)), np.array([4, 5, 6, 8])) == "contiguity (4,)"
     assert broken_claim(lie, Tile(I32, (4,)), np.array([2, 3, 4, 5])) == "divisibility (4,)"
     assert broken_claim(lie, Tile(I32, (4,)), np.array([8, 9, 10, 11])) is None
+
+
+STEPS = """
+func @f(%p: *f16, %n: i32, %w: i32) {
+  %z = constant {value = 0, type = i32} : i32
+  %r = arange {start = 0, end = 64} : tile<64xi32>
+  %c = arange {start = 0, end = 8} : tile<8xi32>
+  %ws = splat %w {shape = [64]} : tile<64xi32>
+  %two = constant {value = 2, type = tile<64xi32>} : tile<64xi32>
+  %row = int_div %r %ws : tile<64xi32>
+  %column = rem %r %ws : tile<64xi32>
+  %far = mul %row %ws : tile<64xi32>
+  %near = mul %column %two : tile<64xi32>
+  %pixel = add %far %near : tile<64xi32>
+  %pixels = expand_dims %pixel {axis = 1} : tile<64x1xi32>
+  %all = broadcast %pixels {shape = [64, 8]} : tile<64x8xi32>
+  %nine = constant {value = 9, type = tile<8xi32>} : tile<8xi32>
+  %tap = mul %nine %c : tile<8xi32>
+  %taps = expand_dims %tap {axis = 0} : tile<1x8xi32>
+  %every = broadcast %taps {shape = [64, 8]} : tile<64x8xi32>
+  %both = add %all %every : tile<64x8xi32>
+  %turned = permute %both {order = [1, 0]} : tile<8x64xi32>
+  %back = sub %every %both : tile<64x8xi32>
+  %square = mul %both %both : tile<64x8xi32>
+  %ps = splat %p {shape = [64, 8]} : tile<64x8x*f16>
+  %q0 = addptr %ps %both : tile<64x8x*f16>
+  %out = for %z %n %n inits=[%q0] {num_stages = 0, unroll = 1} : tile<64x8x*f16> body=(%i: i32, %q: tile<64x8x*f16>) {
+    %next = addptr %q %all : tile<64x8x*f16>
+    yield values=[%next]
+  }
+}
+"""
+
+
+def test_how_far_apart_neighbours_mostly_are():
+    function = parse_function(STEPS)
+    facts = analyze(function)
+    steps = {value.name: facts.steps[value] for op in function.walk() for value in op.results if value.type.rank}
+    assert steps["row"] == steps["far"] == (0,) and steps["column"] == (1,) and steps["near"] == steps["pixel"] == (2,)
+    assert steps["all"] == (2, 0) and steps["every"] == (0, 9) and steps["both"] == steps["q0"] == (2, 9)
+    assert steps["turned"] == (9, 2) and steps["back"] == (-2, 0) and steps["square"] == (None, None)
+    (loop,) = [op for op in function.body.ops if op.mnemonic == "for"]
+    assert facts.steps[loop.body.args[1]] == (2, 9) and steps["next"] == (4, 9)
