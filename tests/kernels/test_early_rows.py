@@ -149,3 +149,38 @@ def test_a_recurrence_through_memory_waits_for_its_own_rows(launch, rng) -> None
         state += row * np.arange(1, rows + 1)[:, None]
         row = state.max(0)
     np.testing.assert_array_equal(made[1], state)
+
+
+@triton.jit
+def step_by_step(x, places, out, T, FIRST, STEP, R: tl.constexpr, C: tl.constexpr, WHERE: tl.constexpr):
+    """Rows lie where a pointer has moved to, where a table says, or ever further from the end."""
+    r, c = tl.arange(0, R), tl.arange(0, C)
+    state = tl.zeros((R, C), tl.float32)
+    moved = x
+    for t in range(FIRST, T, STEP if WHERE == "down" else 1):
+        moved += C * t
+        if WHERE == "moved":
+            row = tl.load(moved + c)
+        elif WHERE == "table":
+            row = tl.load(x + tl.load(places + t) * C + c)
+        else:
+            row = tl.load(x + t * C + c)
+        state = state + row[None, :] * (r[:, None] + 1) + tl.max(state, 1)[:, None]
+    tl.store(out + r[:, None] * C + c[None, :], state)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4])
+@pytest.mark.parametrize("where", ["moved", "table", "down"])
+def test_where_the_next_row_lies(launch, rng, where: str, steps: int) -> None:
+    """Found for an iteration that there is, of what that iteration has."""
+    rows, columns = 4, 32
+    x = rng.integers(-3, 4, (7, columns)).astype(np.float32)
+    places = rng.integers(0, 7, steps).astype(np.int32)
+    first, end, step = (steps, 0, -1) if where == "down" else (0, steps, 1)
+    out = np.full((rows, columns), np.nan, np.float32)
+    made = launch(step_by_step, (1,), x, places, out, end, first, step, R=rows, C=columns, WHERE=where)[2]
+    order = {"moved": np.cumsum(range(steps)), "table": places, "down": range(steps, 0, -1)}[where]
+    state = np.zeros((rows, columns))
+    for row in x[np.asarray(order, int)]:
+        state = state + row * np.arange(1, rows + 1)[:, None] + state.max(1)[:, None]
+    np.testing.assert_array_equal(made, state)

@@ -19,6 +19,7 @@ from ...tile.blocks import BlockStore
 from ...tile.control import For
 from ...tile.matmul import Dot
 from ...tile.memory import Load, Store
+from ...tile.passes.numbers import known_number
 from ...tile.reduction import Reduce
 from ...tile.shape import Splat
 from ..arrays import Arrays
@@ -52,10 +53,12 @@ def bring_rows_early(function: Function, threads: int, pays: Callable[[For], boo
 
 def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
     """The loads that may come early: nothing in the loop writes what they read or waits for others to do so, and no
-    address is made of them, as what decides where a loop reads runs ahead by itself."""
+    address is made of them, as what decides where a loop reads runs ahead by itself. None where the step, known only
+    when the kernel runs, may lead down: which iteration is the last one would be said otherwise."""
     body = loop.body
+    rises = (known_number(loop.step) or 0) > 0
     quiet = all(op.effect is not Effect.WRITE or isinstance(op, Store | BlockStore) for op in body.walk())
-    if not quiet:
+    if not rises or not quiet:
         return
     reads = [op for op in body.walk() if op.effect is Effect.READ]
     if any(isinstance(op, Load) and op.is_awaited for op in reads):
@@ -75,10 +78,11 @@ def _with_early_rows(function: Function, loop: For, rows: list[Load], ahead: Ahe
     env = {index: loop.lower, **dict(zip(ahead.carried, ahead.inits, strict=True))}
     before, first = _loaded(loop, rows, ahead, env, loop.lower)
     came = [body.add_argument(row.result.type, row.result.name) for row in rows]
-    env = {}
-    advance = ahead.advance(env)
+    advanced: dict[Value, Value] = {}
+    advance = ahead.advance(advanced)
     following = ew.Add(index, loop.step)
-    env[index] = following.result
+    # What was made on the way is this iteration's.
+    env = {index: following.result, **{value: advanced[value] for value in ahead.carried}}
     begin, after = _loaded(loop, rows, ahead, env, following.result)
     body.ops = [*advance, following, *begin, *(op for op in body.ops if op not in rows)]
     made = loop.carrying(first, after)
@@ -90,19 +94,27 @@ def _with_early_rows(function: Function, loop: For, rows: list[Load], ahead: Ahe
 def _loaded(
     loop: For, rows: list[Load], ahead: Ahead, env: dict[Value, Value], index: Value
 ) -> tuple[list[Op], list[Value]]:
-    """Load the rows of an iteration, if there is one, from its values in ``env``; operations and results."""
+    """Load the rows of an iteration, and what says where they lie, if there is one, from its values in ``env``;
+    operations and results."""
     exists = ew.Compare(index, loop.upper, "lt")
-    ops: list[Op] = [exists, *ahead.fetch(env)]
-    results: list[Value] = []
-    for row in rows:
-        mask: Op = exists
-        if row.result.type.rank:
-            mask = Splat(exists.result, row.result.type.shape)
-            ops.append(mask)
-        if row.mask is not None:
-            mask = ew.And(env.get(row.mask, row.mask), *mask.results)
-            ops.append(mask)
-        load = row.clone(env, mask=mask.results[0])
-        ops.append(load)
-        results += load.results
-    return ops, results
+    ops: list[Op] = [exists]
+    fetched = ahead.fetch(env)
+    loads = [row.clone(env) for row in rows]
+    for op in (*fetched, *loads):
+        if isinstance(op, Load):
+            ops += _only_if(exists.result, op)
+        ops.append(op)
+    return ops, [result for load in loads for result in load.results]
+
+
+def _only_if(exists: Value, load: Load) -> list[Op]:
+    """Make ``load`` one that reads nothing unless ``exists``; the operations of its mask."""
+    mask: list[Op] = []
+    if load.pointer.type.rank:
+        mask.append(Splat(exists, load.pointer.type.shape))
+        exists = mask[-1].results[0]
+    if load.mask is not None:
+        mask.append(ew.And(load.mask, exists))
+        exists = mask[-1].results[0]
+    load.mask = exists
+    return mask
