@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..hardware import WARPS_PER_GROUP, threads_of
@@ -33,7 +34,7 @@ from .residency import (
 )
 from .streams.descriptors import Descriptors
 from .streams.edges import align_edges
-from .streams.finder import Finder, products_of
+from .streams.finder import FEWEST_SLOTS, Finder, products_of
 from .streams.multistage import expand_multistage
 from .streams.plan import StreamPlan
 from .streams.roles import expand_roles
@@ -87,14 +88,14 @@ def find_streams(work: GpuWork) -> None:
         work.guards, work.persistent = (), bool(work.schedule.persistent)
         if work.persistent:
             make_persistent(work.function)
-        bring_rows_early(work.function, threads_of(work.schedule.num_warps), is_recurrence)
+        _bring_rows_early(work, is_recurrence)
 
 
 def _find(work: GpuWork) -> StreamPlan | None:
     """The streams of the function, whose rows come early from now on."""
     if not work.function.ops_of(Dot):
         return None
-    bring_rows_early(work.function, threads_of(work.schedule.num_warps), multiplies)
+    _bring_rows_early(work, multiplies)
     facts = analyze(work.function)
     descriptors = Descriptors(work.function, facts, work.denied)
     asked, most = work.schedule.num_stages, work.limits.slots
@@ -102,6 +103,16 @@ def _find(work: GpuWork) -> StreamPlan | None:
     streams = tuple(finder.run())
     registers = registers_between_products(work.function, work.schedule)
     return StreamPlan(streams, descriptors, registers) if streams else None
+
+
+def _bring_rows_early(work: GpuWork, pays: Callable[[For], bool]) -> None:
+    """Where that ``pays``, and the author lets loops read ahead: of kernels without products their own hints say so."""
+    asked = work.schedule.num_stages if work.function.ops_of(Dot) else FEWEST_SLOTS
+    bring_rows_early(
+        work.function,
+        threads_of(work.schedule.num_warps),
+        lambda loop: (loop.num_stages or asked) >= FEWEST_SLOTS and pays(loop),
+    )
 
 
 def write_back(work: GpuWork) -> None:

@@ -52,6 +52,14 @@ def test_rows_that_nobody_changes_come_early(to_gpu, target: str, old: str, new:
     assert rows_before(made) == int(early)
 
 
+@pytest.mark.parametrize("hint, stages, early", [(0, 3, 1), (0, 1, 0), (1, 3, 0), (3, 1, 1)])
+def test_rows_stay_where_authors_say_so(to_gpu, hint: int, stages: int, early: int) -> None:
+    """Also in loops whose tiles could come early, which carry one and add up its rows."""
+    text = LOOP.replace("range(0, K, B)", f"tl.range(0, K, B, num_stages={hint})")
+    text = text.replace("# last", "total += tl.sum(total, 1)[:, None]")
+    assert rows_before(to_gpu(text, SIGNATURE, {"M": 64, "N": 32, "B": 32}, 4, "cuda:90a", stages)) == early
+
+
 STEPS = """
 def steps(scale, out, K, M: tl.constexpr, N: tl.constexpr):
     m, n = tl.arange(0, M)[:, None], tl.arange(0, N)
@@ -71,9 +79,10 @@ def steps(scale, out, K, M: tl.constexpr, N: tl.constexpr):
         ("# last", "tl.store(out + step * N + n, row)", True),
         ("# last", "tl.store(scale + n, row)", False),
         ("# last", "tl.debug_barrier()", False),
+        ("in range(K)", "in tl.range(K, num_stages=1)", False),
         (" + tl.sum(state, 1)[:, None]", "", False),
     ],
-    ids=["read only", "another array written", "written", "barrier", "no sum"],
+    ids=["read only", "another array written", "written", "barrier", "in its place", "no sum"],
 )
 def test_rows_of_a_recurrence_come_early(to_gpu, old: str, new: str, early: bool) -> None:
     """Where threads wait for each other in each step, and so for memory."""
