@@ -8,7 +8,7 @@ import pytest
 import deuteron as triton
 import deuteron.language as tl
 from deuteron.compiler.gpu.layouts.reduction import ReductionPlan, plan_reduction
-from deuteron.compiler.gpu.layouts.warp_exchange import _candidates, plan_exchange
+from deuteron.compiler.gpu.layouts.warp_exchange import _candidates, exchange_bytes, plan_exchange
 from deuteron.compiler.gpu.memory import scratch
 from deuteron.compiler.layout import coalesced
 from deuteron.compiler.layout.access import wavefronts
@@ -41,7 +41,7 @@ def spread_again(x, out, R: tl.constexpr, C: tl.constexpr, AXIS: tl.constexpr):
     tl.store(out + rows * C + columns, tile)
 
 
-SHAPES = [(128, 64), (64, 8), (256, 4), (8, 256), (2, 512), (1, 256), (512, 1)]
+SHAPES = [(128, 64), (64, 8), (256, 4), (8, 256), (2, 512), (1, 256), (512, 1), (16, 512)]
 CHOICES = [None, 0, 1, 2, 3]
 
 
@@ -100,3 +100,10 @@ def test_sixteen_warps_share_results_out_and_four_do_not() -> None:
     for lane, _ in (of[16].read(), of[16].told()):
         assert wavefronts([slot * 4 for slot in lane], 4) == 1  # lanes meet in no bank
     assert of[16].cycles(4) * 8 < max(way.cycles(4) for way in _candidates(of[16].plan, 4))
+
+
+def test_many_results_take_no_more_shared_memory_than_partials() -> None:
+    """Of 1,024 columns of i64 and their places, which eight warps have: an SM of sm_120 has 99 KiB."""
+    exchange = plan_exchange(plan_reduction(coalesced((8, 1024), 32, 8, (1, 0)), 0), 8)
+    assert exchange.shared_out
+    assert sum(sum(exchange_bytes(exchange, size)) for size in (8, 4)) == 8 * 1024 * (8 + 4)

@@ -18,6 +18,8 @@ from .reduction import ReductionPlan
 
 #: Cycles that all warps wait for each other and for what they read afterwards.
 BARRIER_CYCLES = 40
+#: Slots of one operand, from which on results lie where partials lay: shared memory is worth more than a barrier.
+MANY_SLOTS = 4096
 #: Instructions that an SM begins in a cycle.
 ISSUED = 4
 #: What a shuffle and the operation behind it take of a warp's time to begin instructions.
@@ -66,6 +68,11 @@ class WarpExchange:
         return min(_run(self.plan, [1 << bit for bit in range(len(self.elements))]), self.vector)
 
     @property
+    def in_place(self) -> bool:
+        """Whether threads tell each other results where partials lay, for which they wait once more."""
+        return self.shared_out and self.slots >= MANY_SLOTS
+
+    @property
     def readers(self) -> int:
         """Lanes that add up one element's partials, where results are shared out."""
         return self.plan.partials // self.each
@@ -110,7 +117,7 @@ class WarpExchange:
         if self.shared_out:
             busy += _cost(self.told()[0], 1, 1, element_bytes)
             busy += _cost(self.plan.result.flat_lane, groups, self.told_run, element_bytes)
-        return warps * busy + (BARRIER_CYCLES if self.shared_out else 0)
+        return warps * busy + BARRIER_CYCLES * (self.shared_out + self.in_place)
 
 
 @lru_cache(maxsize=2048)
@@ -120,9 +127,9 @@ def plan_exchange(plan: ReductionPlan, element_bytes: int) -> WarpExchange:
 
 
 def exchange_bytes(exchange: WarpExchange, element_bytes: int) -> tuple[int, int]:
-    """Shared memory for one operand: its partials, and the results that threads tell each other; each is whole
-    vectors."""
-    told = 1 << len(exchange.elements) if exchange.shared_out else 0
+    """Shared memory for one operand: its partials, and beside them the results that threads tell each other; each is
+    whole vectors."""
+    told = 1 << len(exchange.elements) if exchange.shared_out and not exchange.in_place else 0
     return _whole_vectors(exchange.slots * element_bytes), _whole_vectors(told * element_bytes)
 
 

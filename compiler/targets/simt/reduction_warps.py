@@ -30,6 +30,9 @@ def across_warps(state: Lowering, op: Reduce, plan: ReductionPlan, items: list[I
     if not exchange.shared_out:
         return _read_own(state, op, exchange, elements, partials)
     item = _read_share(state, op, exchange, elements, partials)
+    if exchange.in_place:
+        told = partials
+        state.barrier()
     for elem, first, value in zip(elements, told, item, strict=True):
         ScratchSlots(state, elem, first, *exchange.told()).store(0, value)
     state.barrier()
