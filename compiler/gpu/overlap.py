@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..hardware import WARPS_PER_GROUP, threads_of
 from ..ir.core import Op, Value, uses
 from ..tile.axis import analyze
-from ..tile.control import For
+from ..tile.control import For, While
 from ..tile.matmul import Dot
 from ..tile.memory import Load, Store
 from ..tile.passes import cse, dce, licm, linearize_induction
@@ -152,9 +152,12 @@ def _fill_by_producer(work: GpuWork, plan: StreamPlan) -> int:
 
 def _ends_soon(work: GpuWork, plan: StreamPlan) -> bool:
     """Whether the threads that compute begin all copies of the program before the first product: there is nothing left
-    for others, whose registers another CTA may have."""
-    trips = [known_trips(stream.loop) for stream in plan.streams]
-    return not work.persistent and all(count is not None and count <= MOST_TRIPS_AHEAD for count in trips)
+    for others, whose registers another CTA may have. What is in a loop, as in that over a program's tiles, begins
+    again."""
+    around = [op for op in work.function.walk() if isinstance(op, For | While)]
+    again = {op for loop in around for block in loop.blocks for op in block.walk()}
+    trips = [None if stream.loop in again else known_trips(stream.loop) for stream in plan.streams]
+    return all(count is not None and count <= MOST_TRIPS_AHEAD for count in trips)
 
 
 def _leave_room(work: GpuWork, plan: StreamPlan) -> StreamPlan:

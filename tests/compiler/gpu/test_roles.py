@@ -332,10 +332,18 @@ def test_small_boxes_go_by_the_copy_engine_only_where_warp_groups_multiply(to_gp
     assert any(isinstance(op, Roles) for op in by_groups.walk())
 
 
-@pytest.mark.parametrize("steps, fed", [(2, False), (3, True)])
-def test_two_iterations_need_no_producer(to_gpu, steps: int, fed: bool) -> None:
-    """All of their copies are begun before the first product."""
+@pytest.mark.parametrize(
+    "loops, fed",
+    [
+        ("for k in range(0, 2 * N, N):", False),
+        ("for k in range(0, 3 * N, N):", True),
+        ("for tile in range(K):\n      for k in range(0, 2 * N, N):", True),
+    ],
+    ids=["two", "three", "two for each tile"],
+)
+def test_two_iterations_need_no_producer(to_gpu, loops: str, fed: bool) -> None:
+    """All of their copies are begun before the first product, if there are no further tiles."""
     body = "\n        ".join(BOTH)
-    text = TWICE.format(body=body).replace("range(0, K, N)", f"range(0, {steps} * N, N)")
+    text = TWICE.format(body=body).replace("for k in range(0, K, N):", loops)
     function = to_gpu(text, TYPES, {"N": 64}, 4)
     assert bool(function.ops_of(Roles)) == fed
