@@ -52,10 +52,9 @@ def downgrade(
 
     Example: `deuteron db downgrade 0001 --yes`
     """
-    revision = _revision(revision)
+    revision, address = _revision(revision), _settings(url, there=True).database_url
     if not yes:
-        typer.confirm(f"Take {shown(_address(url))} back to {revision}?", abort=True, err=True)
-    address = _address(url)
+        typer.confirm(f"Take {shown(address)} back to {revision}?", abort=True, err=True)
     with explained(address), _unserved(address):
         _move(url, revision, up=False)
 
@@ -68,7 +67,7 @@ def current(url: Url = None) -> None:
     """
     from deuteron import migrations  # lazy: help starts without the service
 
-    address = _address(url)
+    address = _settings(url, there=True).database_url
     with explained(address):
         found = migrations.current(address) or "base"
     newest = migrations.head()
@@ -89,7 +88,7 @@ def backup(file: Annotated[Path, typer.Argument(help="Where to write it. Must no
     """
     from deuteron.server.backup import back_up  # lazy: help starts without the service
 
-    settings = _settings(url)
+    settings = _settings(url, there=True)
     with explained(settings.database_url):
         made = back_up(settings, file)
     typer.echo(f"{file}: {_contents(made)}, {file.stat().st_size / 1e6:.1f} MB")
@@ -154,15 +153,31 @@ def _address(url: str | None) -> str:
     return _settings(url).database_url
 
 
-def _settings(url: str | None) -> Settings:
+def _settings(url: str | None, *, there: bool = False) -> Settings:
+    """``there``: who asks makes no database. Raises CommandError where there is none, or it cannot be made."""
     require_extras("server", by="deuteron db")
     from deuteron.server import Settings  # lazy: help starts without the service
 
     settings = Settings.from_environment()
     if url:
-        return dataclasses.replace(settings, database_url=url)
-    make_home(settings)
+        settings = dataclasses.replace(settings, database_url=url)
+    if there:
+        _refuse_missing(settings.database_url)
+    elif not url:
+        make_home(settings)
     return settings
+
+
+def _refuse_missing(address: str) -> None:
+    """Raise CommandError where there is no file of SQLite: opening it would make an empty one."""
+    from deuteron.server.database import parse_url  # lazy: help starts without the service
+
+    parsed = parse_url(address)
+    with explained(address):
+        if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).exists():
+            raise CommandError(
+                f"there is no database {shown(address)}", hint="--url names another; `deuteron db upgrade` makes one"
+            )
 
 
 def make_home(settings: Settings) -> None:

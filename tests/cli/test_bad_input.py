@@ -333,9 +333,9 @@ def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest
         assert "hint: name a file that is SQLite's" in ran.err
 
 
-def test_a_home_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_home_that_cannot_be_made(run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DEUTERON_HOME", "/proc/x")
-    for command in (["token", "list"], ["db", "current"], ["db", "upgrade"], ["db", "backup", str(tmp_path / "b.zip")]):
+    for command in (["token", "list"], ["db", "upgrade"]):
         ran = run(*command)
         assert ran.code == 2
         assert "cannot write /proc/x" in ran.err and "DEUTERON_HOME" in ran.err

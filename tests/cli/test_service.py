@@ -102,7 +102,6 @@ def test_devices_as_table_and_as_json(run):
 
 def test_database_goes_up_down_and_up(run, home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert run("db", "current").out.startswith("base (newest is ")
     assert run("db", "upgrade").code == 0
     assert (home / "deuteron.db").is_file()
     newest = run("db", "current").out
@@ -117,8 +116,20 @@ def test_database_goes_up_down_and_up(run, home: Path, monkeypatch: pytest.Monke
     assert refused.code == 2 and "a server runs on" in refused.err and run("db", "current").out == newest
     served.release(), engine.dispose()
     assert run("db", "downgrade", "base", "--yes").code == 0
-    assert run("db", "current").out.startswith("base")
+    assert run("db", "current").out.startswith("base (newest is ")
+    assert "upgrade" in run("db", "backup", str(home / "b.zip")).err
     assert run("db", "upgrade").out.rstrip().endswith(newest.split()[0])
+
+
+@pytest.mark.parametrize("command", [["current"], ["backup", "b.zip"], ["downgrade", "base", "--yes"]])
+def test_a_database_that_is_not_there_is_not_made(run, tmp_path: Path, command: list[str]):
+    """Each left an empty file, and that of a wrong name looked like a database that was never migrated."""
+    before = sorted(tmp_path.rglob("*"))
+    for named in ([], ["--url", f"sqlite:///{tmp_path}/no/such.db"]):
+        refused = run("db", *command, *named)
+        assert refused.code == 2 and "there is no database sqlite:///" in refused.err
+        assert "deuteron db upgrade" in refused.err
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_database_of_a_newer_version_is_called_so(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -140,7 +151,6 @@ def test_a_database_of_a_newer_version_is_called_so(run, tmp_path: Path, monkeyp
 
 
 def test_a_backup_is_written_and_restored_once(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    assert "upgrade" in run("db", "backup", str(tmp_path / "b.zip")).err
     run("db", "upgrade")
     run("token", "create", "ci")
     made = run("db", "backup", str(tmp_path / "b.zip"))
