@@ -13,6 +13,7 @@ import typer
 
 from deuteron.compiler.extras import require_extras
 from deuteron.compiler.printable import printable_line
+from deuteron.compiler.standard_streams import drop_output
 
 from .database import explained, make_home
 from .errors import CommandError
@@ -52,8 +53,8 @@ def create(
     with _store() as store, store.write() as tx:
         scopes = [chosen.value for chosen in scope or [Scope.READ]]
         token, secret = tx.tokens.create(name, scopes, expires_at=until)
+        _hand_out(secret)
     say(f"token {token.id} for {name}: {_scopes(token)}, {_state(token)}")
-    typer.echo(secret)
 
 
 @app.command("list")
@@ -101,6 +102,17 @@ def _store() -> Iterator[ServiceStore]:
             yield store
         finally:
             store.close()
+
+
+def _hand_out(secret: str) -> None:
+    """Print a secret before its token is kept: one that nobody has seen would open the service to nobody."""
+    try:
+        typer.echo(secret)
+    except OSError as error:
+        drop_output()
+        raise CommandError(
+            f"cannot write the secret: {error.strerror or error}", hint="the token was not created: try again"
+        ) from None
 
 
 def _lifetime(text: str) -> timedelta:

@@ -50,6 +50,23 @@ def test_a_full_disk_is_a_message(profile: Path, unbuffered: str):
         assert "Traceback" not in done.stderr and "ignored" not in done.stderr
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_secret_that_cannot_be_printed_is_of_no_token(unbuffered: str):
+    """It is shown once: the token stayed, and nobody had its secret."""
+    create, environment = [*DEUTERON, "token", "create", "ci"], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    read, gone = os.pipe()
+    os.close(read)
+    with Path("/dev/full").open("w") as full, os.fdopen(gone, "w") as pipe:
+        for output, why in ((full, "No space left on device"), (pipe, "Broken pipe")):
+            done = subprocess.run(
+                create, stdout=output, stderr=subprocess.PIPE, text=True, check=False, env=environment, timeout=60
+            )
+            assert done.returncode == 2
+            assert done.stderr == f"error: cannot write the secret: {why}\nhint: the token was not created: try again\n"
+    listed = subprocess.run([*DEUTERON, "token", "list"], capture_output=True, text=True, check=True, timeout=60)
+    assert "name" in listed.stdout and "ci" not in listed.stdout.split()
+
+
 def test_a_full_disk_behind_the_messages_keeps_the_code():
     with Path("/dev/full").open("w") as full:
         for arguments in (["compile", "missing.py"], ["--nonsense"]):
