@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-_SERVICE = re.compile(r"https?://[^/?#\s]+(/[^?#\s]*)?")
+_SCHEME = re.compile(r"(?i:https?)://")  # RFC 3986: schemes are the same in capitals
+_SERVICE = re.compile(rf"{_SCHEME.pattern}[^/?#\s]+(/[^?#\s]*)?")
 _QUERY = re.compile(r"[^#\s]*")
+
+
+def is_url(text: str) -> bool:
+    """Whether a text that may name a file or a service is to name a service, though perhaps none that can exist."""
+    return _SCHEME.match(text) is not None
 
 
 def is_file_address(url: str) -> bool:

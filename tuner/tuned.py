@@ -20,7 +20,7 @@ from deuteron.compiler.runtime.launch.bound import Bindable, Relaunch
 from deuteron.compiler.runtime.launch.runner import check_kernel
 from deuteron.compiler.whole_file import write_whole
 
-from .addresses import is_file_address
+from .addresses import is_file_address, is_url
 from .errors import BundleError
 from .records import Answer, DeviceFingerprint, RecordIndex, current_toolchain, lookup, read_bundle
 from .records.trust import admit_file, admit_pulled, machine_keys
@@ -149,7 +149,7 @@ def tuned(
     if not isinstance(cache, str | os.PathLike):
         raise BundleError(f"no bundle is named: cache = {cache!r}", hint="pass the path or the URL of one, or an index")
     text = str(cache)
-    if not text.startswith(("http://", "https://")):
+    if not is_url(text):
         bundle = read_bundle(cache)
         if knobs.trusted_keys_only.get():
             admit_file(bundle, machine_keys(), allow_unsigned=allow_unsigned)

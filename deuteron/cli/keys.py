@@ -102,6 +102,6 @@ def list_keys() -> None:
 def _address(service: str) -> str:
     from deuteron.tuner.records.trust import server_address  # lazy: help starts without the tuner
 
-    if re.match(r"https?://[^/]", service) is None:
+    if re.match(r"(?i:https?)://[^/]", service) is None:
         raise CommandError(f"{service!r} is not the address of a service", hint="http://host:port")
     return server_address(service)

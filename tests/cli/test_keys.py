@@ -77,7 +77,7 @@ def test_keys_are_made_shown_trusted_and_listed(run, home: Path):
 def test_a_key_is_forgotten_whatever_its_file_is_called(run, home: Path):
     """And the list goes on to say which service showed it."""
     key = SigningKey.generate()
-    run("keys", "trust", key.public_key, "--name", "company", "--service", "http://tuner:80/")
+    run("keys", "trust", key.public_key, "--name", "company", "--service", "HTTP://tuner:80/")
     assert [key.id, "company", "everything"] in [row.split()[:3] for row in run("keys", "list").out.splitlines()]
     folder = home / "keys" / "trusted"
     (folder / f"{key.id}.json").rename(folder / "company.json")

@@ -30,6 +30,7 @@ from deuteron.tuner.experience import (
 )
 from deuteron.tuner.experience.patience import LONG_PATIENCE, PATIENCE, Patience, rank_correlation
 from deuteron.tuner.experience.sources import SourceError, read_logs
+from deuteron.tuner.http import ServiceUnreachable
 from deuteron.tuner.journal import JournalHeader
 from deuteron.tuner.measure.statistics import Interval
 from deuteron.tuner.records import ConfigRecord, write_bundle
@@ -377,3 +378,5 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "damaged.jsonl").write_text(json.dumps({"journal": 1, "job": "x"}) + '\n{"kind": "no such"}\n')
     with pytest.raises(SchemaError):
         read_logs(str(tmp_path / "damaged.jsonl"), "k")
+    with pytest.raises(ServiceUnreachable):  # and no path, though its scheme is in capitals
+        read_logs("HTTP://127.0.0.1:9", "k")

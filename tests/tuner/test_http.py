@@ -168,7 +168,7 @@ def test_what_can_be_no_host_is_refused(url: str) -> None:
     assert not is_service_address(url) and not is_file_address(url)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[::1]:1/", "https://münchen.example", "http://a_b/base"])
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://[::1]:1/", "https://münchen.example", "HTTP://a_b/base"])
 def test_addresses(url: str) -> None:
     assert is_service_address(url) and is_file_address(url)
     HttpClient(url).close()

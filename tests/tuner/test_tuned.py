@@ -203,6 +203,14 @@ def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
             fetch_bundle(odd, tmp_path)
 
 
+def test_schemes_may_be_in_capitals(service: Service, body: bytes) -> None:
+    """Such an address was a path, of no bundle."""
+    service.body = body
+    address = service.url.replace("http:", "HTTP:")
+    tuned(kernel(), address)
+    assert service.seen == [(200, None)]
+
+
 def test_the_bundle_of_one_kernel(body: bytes, tmp_path: Path) -> None:
     """As pages of a service link to it: an address with a query was none."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..addresses import is_url
 from ..codec import decode
 from ..events import JobStarted, ShapeFinished, TrialFinished
 from ..input_file import read_file
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 #: Formats of other programs.
 FOREIGN: tuple[ForeignFormat, ...] = (TRITON_RESULTS, MOE_FILES)
-_ADDRESS = ("http://", "https://")
 
 
 def read_logs(
@@ -45,7 +45,7 @@ def read_logs(
         BundleError, SchemaError: it is damaged; the message names the line.
         ServiceUnreachable, ServiceError: the service does not answer, or refuses.
     """
-    if source.startswith(_ADDRESS):
+    if is_url(source):
         return _ask(source, kernel_name, token)
     path = Path(source)
     foreign = [(form, file) for form in FOREIGN for file in form.find(path)]
@@ -76,7 +76,7 @@ def read_records(source: str, *, open_bundle: Callable[[Path], Bundle] = read_bu
     """The records of a source of :func:`read_logs`: a journal, a folder of them, or a bundle; none of a service, or of
     files of other programs. Raises as that does."""
     path = Path(source)
-    if source.startswith(_ADDRESS) or path.suffix == ".json" or any(form.find(path) for form in FOREIGN):
+    if is_url(source) or path.suffix == ".json" or any(form.find(path) for form in FOREIGN):
         return []
     journals = journals_in(path) if path.is_dir() else [path] if _is_journal(path) else []
     if not journals and not path.is_dir():
