@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from deuteron.compiler.runtime.arrays.dtypes import canonical_dtype
 from deuteron.compiler.runtime.devices import device_of
 from deuteron.compiler.runtime.launch.bound import Bindable, Relaunch
 from deuteron.compiler.runtime.launch.runner import check_kernel
+from deuteron.compiler.runtime.variant.cache import CacheWarning
 from deuteron.compiler.whole_file import write_whole
 
 from .addresses import is_file_address, is_url
@@ -139,7 +141,7 @@ def tuned(
     """``kernel`` with the configurations in ``cache``: a bundle file, a URL of one, or an index.
 
     A URL is fetched once, here, with the token of DEUTERON_TOKEN if there is one; a copy is kept, revalidated by ETag,
-    and used when the server cannot be reached, or is in trouble.
+    and used when the server cannot be reached, or is in trouble, or there is no room for another.
     It must be signed by a key that this machine trusts, or that the server showed first (:mod:`.records.trust`),
     unless ``allow_unsigned``. Of a file that is asked only where DEUTERON_TRUSTED_KEYS_ONLY is set. ``strict``:
     launches without an exact record raise instead of falling back. Raises :class:`~.errors.BundleError`.
@@ -162,9 +164,10 @@ def tuned(
 
 def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool = False) -> Path:
     """Download a bundle unless the copy kept in ``folder`` is still current; the copy's path. Raises
-    :class:`BundleError` when the service refuses, or sends no bundle, or there is neither a service that can answer now
-    nor a copy, or ``folder`` takes none, and UntrustedBundle for one that :func:`~.records.trust.admit_pulled` refuses;
-    then the copy stays."""
+    :class:`BundleError` when the service refuses, or sends no bundle, or there is no copy, and neither a service that
+    can answer now nor a ``folder`` that takes one, and UntrustedBundle for one that
+    :func:`~.records.trust.admit_pulled` refuses; then the copy stays. A CacheWarning says that ``folder`` takes none
+    where there is one already."""
     if not is_file_address(url):
         raise BundleError(
             f"cannot fetch {url}: {url!r} is not an address", hint="http://host/path, or the path of a bundle file"
@@ -198,10 +201,12 @@ def fetch_bundle(url: str, folder: Path | None = None, *, allow_unsigned: bool =
     except BodyRefused as error:
         raise BundleError(f"what {url} sends is no bundle: {error.message}", hint="check the address") from None
     except OSError as error:
-        raise BundleError(
-            f"cannot keep what {url} sends: {error.filename or folder}: {error.strerror or error}",
-            hint="DEUTERON_HOME names another folder; or pull a bundle to a file and pass its path",
-        ) from None
+        problem = f"cannot keep what {url} sends: {folder}: {error.strerror or error}"
+        if not path.exists():
+            raise BundleError(
+                problem, hint="DEUTERON_HOME names another folder; or pull a bundle to a file and pass its path"
+            ) from None
+        warnings.warn(f"{problem}; the copy that is there is used", CacheWarning, 3)
     finally:
         with suppress(OSError):  # where there is no folder, nothing is in it
             part.unlink()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import importlib
 import json
+import os
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -248,6 +251,32 @@ def test_a_folder_that_takes_no_copy_is_named(service: Service, body: bytes, tmp
     with pytest.raises(BundleError, match=r"cannot keep what http.*: .*file.*") as caught:
         fetch_bundle(service.url, tmp_path / "file")
     assert "DEUTERON_HOME" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("place", ["write", "replace"])
+def test_a_full_disk_is_like_a_service_that_is_away(
+    service: Service, body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Programs ended once the service had something new, though they had a copy."""
+    service.body = body
+    kept = fetch_bundle(service.url, tmp_path)
+    before = sorted(tmp_path.iterdir())
+    service.etag = '"2"'
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "of-this-attempt.part")
+
+    with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("default")  # as in programs
+        patch.setattr(*{"write": (tuned_module._Part, "write"), "replace": (Path, "replace")}[place], full)
+        for _ in range(2):
+            assert fetch_bundle(service.url, tmp_path) == kept and kept.read_bytes() == body
+        with pytest.raises(BundleError, match="cannot keep what http.*: No space left"):
+            fetch_bundle(service.url.replace("/v1/", "/v2/"), tmp_path)
+    (warning,) = warned
+    assert "No space left on device; the copy that is there is used" in str(warning.message)
+    assert sorted(tmp_path.iterdir()) == before
+    assert fetch_bundle(service.url, tmp_path) == kept and service.seen[-1] == (200, '"1"')
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
