@@ -16,8 +16,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
     A :class:`~deuteron.compiler.errors.DeuteronError` becomes a message with its hint on stderr and the code 2, and so
-    does what the system says of a path among the arguments or of a full disk, or an argument that is no UTF-8
-    text where text is wanted; anything else that escapes is a defect and keeps its traceback.
+    does what the system says of a path among the arguments, of a full disk, or of open files and memory of which it has
+    no more, or an argument that is no UTF-8 text where text is wanted; anything else that escapes is a defect and keeps
+    its traceback.
     """
     try:
         return _main(sys.argv[1:] if arguments is None else list(arguments))
@@ -30,6 +31,7 @@ def _main(given: list[str]) -> int:
     from deuteron.compiler.standard_streams import drop_output, is_full, prepare_streams  # lazy: as above
 
     from .app import run  # lazy: every command's module
+    from .errors import remedy_of  # lazy: as above
 
     prepare_streams()
     try:
@@ -45,6 +47,10 @@ def _main(given: list[str]) -> int:
         if is_full(error):
             drop_output()
             _complain(f"cannot write the output: {error.strerror}")
+            return USER_ERROR
+        remedy = remedy_of(error)
+        if remedy is not None:
+            _complain(f"{error.strerror}\nhint: {remedy}")
             return USER_ERROR
         path = error.filename
         if not isinstance(path, str | os.PathLike) or not any(str(path) in argument for argument in given):

@@ -14,7 +14,7 @@ from deuteron import __version__
 from deuteron.compiler.extras import require_extras
 from deuteron.compiler.printable import printable_line
 
-from .errors import CommandError
+from .errors import CommandError, remedy_of
 
 if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
@@ -240,6 +240,8 @@ def explained(address: str) -> Iterator[None]:
             hint="`deuteron db current` prints the newest revision",
         ) from None
     except OSError as error:
+        if remedy_of(error) is not None:
+            raise
         raise CommandError(
             f"{error.filename or shown(address)}: {error.strerror or error}",
             hint="name a folder that exists, and can be written",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -322,6 +325,35 @@ def test_a_database_that_takes_nothing_says_what_helps(
     ran = run("db", "upgrade")
     assert ran.code == 2
     assert f"{text}\nhint: {remedy}" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [(errno.EMFILE, "ulimit -n"), (errno.ENFILE, "fs.file-max"), (errno.ENOMEM, "more memory")],
+)
+def test_what_the_system_has_no_more_of(run, monkeypatch: pytest.MonkeyPatch, code: int, remedy: str):
+    """Of a file that could not be opened, whoever needed it, the hint was to make its folder."""
+
+    def refused(*_: object) -> None:
+        raise OSError(code, os.strerror(code), "some.py")
+
+    monkeypatch.setattr("deuteron.migrations.upgrade", refused)
+    ran = run("db", "upgrade")
+    assert ran.code == 2 and ran.err.startswith(f"error: {os.strerror(code)}\nhint: ") and remedy in ran.err
+
+
+def test_a_search_that_may_open_few_files(tmp_path: Path):
+    """It ended in a traceback."""
+    tune = [sys.executable, "-P", "-m", "deuteron", "tune", "vector_add", "--shape", "n=64", "--device", "cpu"]
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -n 12; exec "$@"', "sh", *tune, "--trials", "2", "--out", tmp_path / "out"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "error: Too many open files\nhint: let this shell open more: ulimit -n 1024\n" in done.stderr
 
 
 def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
