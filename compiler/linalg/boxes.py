@@ -10,6 +10,7 @@ from ..ir.types import Pointer, Scalar
 from ..tile import elementwise as e
 from ..tile.blocks import BlockLoad, BlockStore
 from ..tile.memory import Load, Store
+from ..tile.passes.numbers import known_number
 from .elements import number_text, unsupported
 from .text import Writer, element_text, strided_text, tensor_text
 
@@ -139,11 +140,11 @@ def _view(out: Writer, op: BlockLoad | BlockStore, shape: tuple[int, ...]) -> Bo
     thin = len(op.sizes) - len(shape)
     offset = begin
     for at, stride in zip(op.offsets, op.strides, strict=True):
-        if _constant(at) == 0:
+        if known_number(at) == 0:
             continue
         step = _product_of(out, out.index(at), stride)
         offset = step if offset is None else out.once(f"arith.addi {offset}, {step} : index", "offset")
-    strides = [_constant(stride) for stride in op.strides[thin:]]
+    strides = [known_number(stride) for stride in op.strides[thin:]]
     shown = tuple("?" if known is None else known for known in strides)
     given = [out.index(stride) if k is None else str(k) for k, stride in zip(strides, op.strides[thin:], strict=True)]
     pointee = op.base.type.elem
@@ -176,7 +177,7 @@ def _array(out: Writer, op: Op, base: Value) -> tuple[str, str | None]:
 
 
 def _product_of(out: Writer, index: str, stride: Value) -> str:
-    if _constant(stride) == 1:
+    if known_number(stride) == 1:
         return index
     return out.once(f"arith.muli {index}, {out.index(stride)} : index", "step")
 
@@ -185,7 +186,7 @@ def _inside(out: Writer, op: BlockLoad | BlockStore, d: int, n: int) -> tuple[st
     """Where the part of dimension ``d`` that is inside the array begins in the box, and how many elements it has."""
     if not op.checked[d]:
         return "0", str(n)
-    begin = _constant(op.offsets[d])
+    begin = known_number(op.offsets[d])
     most, zero = out.constant(n), out.constant(0)
     if begin == 0:
         count = out.once(f"arith.minsi {out.index(op.sizes[d])}, {most} : index", "count")
@@ -209,10 +210,6 @@ def _if_inside(out: Writer, op: BlockLoad | BlockStore, d: int, count: str) -> s
     # As unsigned numbers, what is negative is above every size.
     inside = out.once(f"arith.cmpi ult, {at}, {size} : index", "inside")
     return out.once(f"arith.select {inside}, {count}, {zero} : index", "count")
-
-
-def _constant(value: Value) -> int | None:
-    return int(value.op.value) if isinstance(value.op, e.Constant) else None
 
 
 def _product(numbers: Sequence[int]) -> int:

@@ -20,7 +20,7 @@ from ...options import Schedule
 from ...target import Target
 from ...tile.axis import AxisFacts
 from ...tile.elementwise import Constant, IntDiv, Rem
-from ...tile.shape import Join, Splat, Split
+from ...tile.shape import Join, Split
 from ..ops import ConvertLayout
 from .costs import Costs
 from .homes import Homes
@@ -178,8 +178,7 @@ class Relayout:
         op, size = value.op, value.type.size
         if not isinstance(op, IntDiv | Rem) or self._depth[value] or max(value.type.shape) != size:
             return None
-        divisor = op.rhs.op.x if isinstance(op.rhs.op, Splat) else op.rhs
-        if value.type.is_float or isinstance(divisor.op, Constant):
+        if value.type.is_float or self.facts[op.rhs].constant is not None:
             return None
         each = max(1, size // threads_of(self.warps))
         if 1 << sum(map(any, layout.register)) < each + MOST_QUOTIENTS:

@@ -14,7 +14,8 @@ from functools import lru_cache
 
 from ...hardware import BANK_BYTES, LANE_BITS, LANES, VECTOR_BYTES
 from ...layout.access import wavefronts
-from .reduction import ReductionPlan
+from ...layout.f2 import combine
+from .reduction import ReductionPlan, scratch_bytes
 
 #: Cycles that all warps wait for each other and for what they read afterwards.
 BARRIER_CYCLES = 40
@@ -79,7 +80,7 @@ class WarpExchange:
 
     def place(self, element: int, partial: int = 0) -> int:
         """The slot of a partial."""
-        return spread(element, self.elements) ^ spread(partial, self.partials)
+        return combine(self.elements, element) ^ combine(self.partials, partial)
 
     def written(self) -> tuple[list[int], list[int]]:
         """Slot bits of a thread's lane and warp, where it writes its partials."""
@@ -97,7 +98,7 @@ class WarpExchange:
             return _by_thread(bits, len(self.plan.result.flat_warp))
         lane = [self.place(flat) for flat in self.plan.result.flat_lane]
         for number, bit in enumerate(self.sharing):
-            lane[bit] ^= spread(self.each << number, self.partials)
+            lane[bit] ^= combine(self.partials, self.each << number)
         return lane, [self.place(flat) for flat in self.plan.result.flat_warp]
 
     def told(self) -> tuple[list[int], list[int]]:
@@ -130,16 +131,7 @@ def exchange_bytes(exchange: WarpExchange, element_bytes: int) -> tuple[int, int
     """Shared memory for one operand: its partials, and beside them the results that threads tell each other; each is
     whole vectors."""
     told = 1 << len(exchange.elements) if exchange.shared_out and not exchange.in_place else 0
-    return _whole_vectors(exchange.slots * element_bytes), _whole_vectors(told * element_bytes)
-
-
-def spread(number: int, bases: Sequence[int]) -> int:
-    """XOR of ``bases`` at the set bits of ``number``."""
-    made = 0
-    for bit, basis in enumerate(bases):
-        if number >> bit & 1:
-            made ^= basis
-    return made
+    return scratch_bytes(exchange.slots, 8 * element_bytes), scratch_bytes(told, 8 * element_bytes)
 
 
 def _candidates(plan: ReductionPlan, element_bytes: int) -> Iterator[WarpExchange]:
@@ -167,7 +159,7 @@ def _run(plan: ReductionPlan, elements: Sequence[int]) -> int:
     positions = plan.positions
     run = 1
     while run < len(positions):
-        double = [spread(position ^ positions[0], elements) for position in positions[: 2 * run]]
+        double = [combine(elements, position ^ positions[0]) for position in positions[: 2 * run]]
         if double != list(range(2 * run)):
             break
         run *= 2
@@ -185,7 +177,3 @@ def _cost(lane: Sequence[int], count: int, vector: int, element_bytes: int) -> f
     accesses = count / vector
     busy = wavefronts([slot * element_bytes for slot in lane], max(vector * element_bytes, BANK_BYTES))
     return accesses * (busy + 1 / ISSUED)
-
-
-def _whole_vectors(count: int) -> int:
-    return -(-count // VECTOR_BYTES) * VECTOR_BYTES

@@ -18,7 +18,7 @@ class AxisFacts:
     def __init__(self, nonnegative: Collection[Value] = ()) -> None:
         self.known: dict[Value, AxisInfo] = {}
         self.begins: dict[Value, Value] = {}
-        self.steps = TypicalSteps(self.begins)
+        self.steps = TypicalSteps(self.begins, self.known)
         self.nonnegative = nonnegative
 
     def __getitem__(self, value: Value) -> AxisInfo:

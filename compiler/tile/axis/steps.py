@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...ir.core import Op, Value
+from ...ir.core import Value
 from ..elementwise import Add, AddPtr, Bitcast, Cast, Constant, Hint, IntDiv, Max, Min, Mul, Rem, Select, Shl, Shr, Sub
 from ..shape import Arange, Broadcast, ExpandDims, Permute, Splat
+from .info import AxisInfo
 
 #: By dimension: what a neighbour is higher by, mostly; None where nothing is known.
 Steps = tuple[int | None, ...]
@@ -18,10 +19,11 @@ Steps = tuple[int | None, ...]
 
 class TypicalSteps:
     """By value, for integer and pointer tiles, pointers in elements; ``begins``: what the carried values of loops are
-    first."""
+    first, ``facts``: which values are numbers that are known."""
 
-    def __init__(self, begins: Mapping[Value, Value]) -> None:
+    def __init__(self, begins: Mapping[Value, Value], facts: Mapping[Value, AxisInfo]) -> None:
         self._begins = begins
+        self._facts = facts
         self._known: dict[Value, Steps] = {}
 
     def __getitem__(self, value: Value) -> Steps:
@@ -63,29 +65,23 @@ class TypicalSteps:
                 both = zip(*map(self.__getitem__, op.operands), strict=True)
                 return tuple(None if a is None or b is None else a + sign * b for a, b in both)
             case Mul() | Shl() | IntDiv() | Shr():
-                return _scaled(op, self[op.lhs], self[op.rhs])
+                return self._scaled(op)
         return (None,) * rank
 
+    def _number(self, value: Value) -> int | None:
+        """The integer that all elements are; None where that is not known."""
+        info = self._facts.get(value)
+        return info.constant if info is not None else None
 
-def _scaled(op: Mul | Shl | IntDiv | Shr, left: Steps, right: Steps) -> Steps:
-    factor = _number(op.rhs)
-    if factor is None and isinstance(op, Mul) and (factor := _number(op.lhs)) is not None:
-        left = right
-    steps: list[int | None] = []
-    for step, other in zip(left, right, strict=True):
+    def _scaled(self, op: Mul | Shl | IntDiv | Shr) -> Steps:
+        left, right, factor = self[op.lhs], self[op.rhs], self._number(op.rhs)
+        if factor is None and isinstance(op, Mul) and (factor := self._number(op.lhs)) is not None:
+            left = right
+        if isinstance(op, Shl | Shr) and factor is not None:
+            # A shift by as many bits as there are, or by fewer than none, has no result.
+            factor = 1 << factor if 0 <= factor < op.lhs.type.elem.bits else None
         if isinstance(op, IntDiv | Shr):
-            by = 0 if factor is None else factor if isinstance(op, IntDiv) else 1 << factor
-            steps.append(None if step is None else step // by if by else 0)
-        elif factor is not None:
-            steps.append(None if step is None else step * factor if isinstance(op, Mul) else step << factor)
-        else:
-            steps.append(0 if step == other == 0 else None)
-    return tuple(steps)
-
-
-def _number(value: Value) -> int | None:
-    """The integer that all elements are; None where that is not known."""
-    op: Op | None = value.op
-    while isinstance(op, Splat | Broadcast | ExpandDims | Cast):
-        op = op.operands[0].op
-    return int(op.value) if isinstance(op, Constant) else None
+            return tuple(None if step is None else step // factor if factor else 0 for step in left)
+        if factor is not None:
+            return tuple(None if step is None else step * factor for step in left)
+        return tuple(0 if a == b == 0 else None for a, b in zip(left, right, strict=True))

@@ -390,3 +390,19 @@ def test_how_far_apart_neighbours_mostly_are():
     assert steps["turned"] == (9, 2) and steps["back"] == (-2, 0) and steps["square"] == (None, None)
     (loop,) = [op for op in function.body.ops if op.mnemonic == "for"]
     assert facts.steps[loop.body.args[1]] == (2, 9) and steps["next"] == (4, 9)
+
+
+@pytest.mark.parametrize(("shift", "up", "down"), [(0, 1, 1), (3, 8, 0), (31, 2**31, 0), (32, None, 0), (-1, None, 0)])
+def test_shifts_that_have_no_result_say_nothing(shift, up, down):
+    """And compiling goes on, however far they are said to go."""
+    text = """
+func @f() {
+  %r = arange {start = 0, end = 64} : tile<64xi32>
+  %s = constant {value = SHIFT, type = tile<64xi32>} : tile<64xi32>
+  %up = shl %r %s : tile<64xi32>
+  %down = shr %r %s : tile<64xi32>
+}
+"""
+    function = parse_function(text.replace("SHIFT", str(shift)))
+    facts = analyze(function)
+    assert [facts.steps[op.results[0]] for op in function.body.ops[-2:]] == [(up,), (down,)]
