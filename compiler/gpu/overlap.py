@@ -17,6 +17,7 @@ from ..tile.passes.expand_blocks import expand_blocks
 from ..tile.passes.numbers import known_trips
 from .latency.early import bring_rows_early, is_recurrence, multiplies
 from .latency.rotation import rotate_loops
+from .latency.tables import bring_tables_early
 from .layouts.tensorcore import choose_warp_group
 from .legality import has_room_for, traits_of
 from .persistent import deciding_axes, make_persistent
@@ -123,9 +124,9 @@ def write_back(work: GpuWork) -> None:
 
 def fill_rings(work: GpuWork) -> None:
     """Give every stream to a producer group, or else let the threads that compute run ahead of themselves."""
-    plan = work.plan
-    if plan is None:
+    if work.plan is None:
         return
+    plan = work.plan = replace(work.plan, streams=bring_tables_early(work.function, work.plan.streams))
     work.producer_warps = _fill_by_producer(work, plan)
     if not work.producer_warps:
         _fill_ahead(work, plan)

@@ -10,7 +10,7 @@ that are fetched ahead, arrays of different parameters are taken to be apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ...ir.core import Effect, Function, Op, Value
 from ...ir.slices import backward_slice
@@ -44,11 +44,20 @@ def bring_rows_early(function: Function, threads: int, pays: Callable[[For], boo
     arrays = Arrays(function)
     for block in list(function.body.nest()):
         for loop in [op for op in block.ops if isinstance(op, For) and pays(op)]:
-            rows = list(_rows(loop, arrays, MOST_ELEMENTS * threads))
-            ahead = run_ahead(loop, [value for row in rows for value in row.operands], arrays) if rows else None
-            if ahead is not None:
-                at = block.ops.index(loop)
-                block.ops[at : at + 1] = _with_early_rows(function, loop, rows, ahead)
+            come_early(function, loop, list(_rows(loop, arrays, MOST_ELEMENTS * threads)), arrays)
+
+
+def come_early(function: Function, loop: For, rows: Sequence[Load], arrays: Arrays) -> tuple[For, set[Op]] | None:
+    """Load ``rows`` of ``loop`` for the next iteration, in place; the loop that carries them, and its new loads, which
+    read nothing of iterations that do not exist. None, and nothing is changed, where what they need cannot be ahead."""
+    ahead = run_ahead(loop, [value for row in rows for value in row.operands], arrays) if rows else None
+    if ahead is None:
+        return None
+    block = function.body.holder_of(loop)
+    at = block.ops.index(loop)
+    before, made, begun = _with_early_rows(function, loop, rows, ahead)
+    block.ops[at : at + 1] = [*before, made]
+    return made, {op for op in begun if isinstance(op, Load)}
 
 
 def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
@@ -72,8 +81,10 @@ def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
             yield op
 
 
-def _with_early_rows(function: Function, loop: For, rows: list[Load], ahead: Ahead) -> list[Op]:
-    """The first rows, and the loop, which carries those of the next iteration."""
+def _with_early_rows(
+    function: Function, loop: For, rows: Sequence[Load], ahead: Ahead
+) -> tuple[list[Op], For, list[Op]]:
+    """The first rows; the loop, which carries those of the next iteration; and what of it loads them."""
     index, body = loop.body.args[0], loop.body
     env = {index: loop.lower, **dict(zip(ahead.carried, ahead.inits, strict=True))}
     before, first = _loaded(loop, rows, ahead, env, loop.lower)
@@ -88,11 +99,11 @@ def _with_early_rows(function: Function, loop: For, rows: list[Load], ahead: Ahe
     made = loop.carrying(first, after)
     early = dict(zip((row.result for row in rows), came, strict=True))
     function.replace_uses({**early, **dict(zip(loop.results, made.results, strict=False))})
-    return [*before, made]
+    return before, made, begin
 
 
 def _loaded(
-    loop: For, rows: list[Load], ahead: Ahead, env: dict[Value, Value], index: Value
+    loop: For, rows: Sequence[Load], ahead: Ahead, env: dict[Value, Value], index: Value
 ) -> tuple[list[Op], list[Value]]:
     """Load the rows of an iteration, and what says where they lie, if there is one, from its values in ``env``;
     operations and results."""

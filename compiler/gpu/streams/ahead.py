@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from ...ir.core import Effect, Op, Value
@@ -53,12 +53,12 @@ class Ahead:
         return [values[value.index - 1] for value in self.carried]
 
 
-def run_ahead(loop: For, wanted: Sequence[Value], arrays: Arrays) -> Ahead | None:
+def run_ahead(loop: For, wanted: Sequence[Value], arrays: Arrays, tables: Set[Op] = frozenset()) -> Ahead | None:
     """What ``wanted`` values of the loop's body are made of, if that can run ahead of the rest of it.
 
     None if they depend on numbers in memory that the loop changes, or on loops inside it. Numbers in other arrays, such
     as a table of pages, are read ahead of time; what is carried from iteration to iteration, and what branches choose,
-    follows from arithmetic alone.
+    follows from arithmetic alone, and from ``tables``, loads that read nothing of iterations that do not exist.
     """
     written = arrays.written(loop.body)
     end = loop.body.terminator
@@ -72,7 +72,7 @@ def run_ahead(loop: For, wanted: Sequence[Value], arrays: Arrays) -> Ahead | Non
         carried += found
         following = [end.values[value.index - 1] for value in found] if isinstance(end, Yield) else []
         more = _slice(loop, following)
-        if more is None or not all(_is_address(op) for op in more):
+        if more is None or not all(op in tables or _is_address(op) for op in more):
             return None
         advancing |= more
         found = [value for value in _carried(loop, following, more) if value not in carried]

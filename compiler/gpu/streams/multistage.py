@@ -7,7 +7,7 @@ a single slot each iteration fetches for itself, between two barriers.
 
 A stream that is ``refilled`` has as many copies under way with a slot less: each iteration fetches for that ``slots``
 later, into the slot that it has read itself, behind its products and a barrier. It needs no other one where the copy
-engine brings everything.
+engine brings everything. Copies into a single slot are under way while the products of other CTAs are computed.
 
 Products of warp groups go on by themselves, so a later fetch is begun while the first one is computed. It fills another
 slot than those that are read.
@@ -35,7 +35,7 @@ def expand_multistage(function: Function, streams: Sequence[Stream], flies: Call
     memory = StreamMemory(readers=0)
     arrays = Arrays(function)
     for stream in streams:
-        ahead = run_ahead(stream.loop, [v for load in stream.loads for v in load.operands], arrays)
+        ahead = run_ahead(stream.loop, [v for load in stream.loads for v in load.operands], arrays, stream.tables)
         if ahead is not None:
             _Expansion(function, stream, ahead, memory, flies).run()
     function.body.ops[:0] = memory.ops
@@ -49,7 +49,6 @@ class _Expansion:
         self.stream = stream
         self.loop = stream.loop
         self.ahead = ahead
-        self.slots = stream.slots
         #: Iterations that are fetched ahead.
         self.lead = stream.slots if stream.refilled else stream.slots - 1
         self.rings = memory.of(stream)
@@ -57,7 +56,7 @@ class _Expansion:
 
     def run(self) -> None:
         """Rewrite the loop and what stands before it."""
-        if self.slots == 1:
+        if not self.lead:
             self._compute(self._fetch_here())
             return
         block = self.function.body.holder_of(self.loop)

@@ -55,12 +55,14 @@ class Group:
 @dataclass(frozen=True, eq=False)
 class Stream:
     """A loop and the tiles that are brought for it, through rings of ``slots`` slots. ``refilled``: a slot is filled
-    again in the iteration that reads it, behind its products, and not in the next one."""
+    again in the iteration that reads it, behind its products, and not in the next one. ``tables``: loads for the next
+    iteration, of what decides where it reads; where there is no such iteration they read nothing."""
 
     loop: For
     groups: tuple[Group, ...]
     slots: int
     refilled: bool = False
+    tables: frozenset[Op] = frozenset()
 
     @property
     def loads(self) -> list[BlockLoad | Load]:

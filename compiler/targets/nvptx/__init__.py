@@ -1,7 +1,8 @@
 """NVIDIA GPUs: what PTX spells in its own way (the rest is ``targets/simt``), LLVM text to PTX, PTX to machine code."""
 
 from ..assembler import find_ptxas
-from .assemble import Cubin, assemble
+from .assemble import assemble
+from .cubin import Cubin
 from .kernel import PtxProgram, emit_ptx, lower_to_llvm, machine_for
 from .machine import RULES
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from ...errors import AssemblerError, TargetError
 from ...hardware import MOST_REGISTERS, REGISTER_FILE
@@ -11,21 +10,8 @@ from ...options import Schedule
 from ...target import Target
 from ..assembler import assembler_options, has_ptxas
 from ..ptxas import Ptxas
-
-
-@dataclass(frozen=True, slots=True)
-class Cubin:
-    """Machine code of one kernel. Figures are per thread, shared memory is static (dynamic is the launch's).
-
-    ``spill_bytes``: stores plus loads that ptxas added for want of registers. ``log``: all that ptxas said.
-    """
-
-    image: bytes
-    registers: int | None
-    spill_bytes: int | None
-    stack_bytes: int | None
-    shared_bytes: int | None
-    log: str
+from .cubin import Cubin
+from .loads_together import REGISTER_STEP, with_loads_together
 
 
 def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None = None, *, lines: bool = False) -> Cubin:
@@ -35,7 +21,7 @@ def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None =
 
     Code that spills with fewer registers than a thread may have is assembled once more with all registers of an SM for
     one CTA, and the better one kept: aiming at a higher occupancy, ptxas for sm_80 may stop at 32 registers where 255
-    hardly spill.
+    hardly spill. So is code whose loops wait for one load before they begin the next (:mod:`.loads_together`).
 
     Raises:
         AssemblerError: the assembler rejected the code; the message carries its log.
@@ -43,8 +29,10 @@ def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None =
         TargetError: there is no assembler.
     """
     made = _assemble(ptx, target, begun, lines)
-    if not made.spill_bytes or schedule.maxnreg is not None or (made.registers or 0) >= _most_registers(ptx):
+    if schedule.maxnreg is not None or (made.registers or 0) >= _most_registers(ptx):
         return made
+    if not made.spill_bytes:
+        return with_loads_together(made, ptx, target, lambda text: _assemble(text, target, None, lines))
     alone = _OCCUPANCY.sub(r"\g<1>\n.minnctapersm 1", ptx, count=1)
     if alone == ptx:
         return made
@@ -53,8 +41,6 @@ def assemble(ptx: str, target: Target, schedule: Schedule, begun: Ptxas | None =
 
 
 _OCCUPANCY = re.compile(r"^(\.reqntid (\d+).*)(\n\.minnctapersm \d+)?$", re.MULTILINE)
-#: Registers are given to warps, so many to a thread at a time (CUDA C++ Programming Guide, occupancy).
-_REGISTER_STEP = 8
 
 
 def _most_registers(ptx: str) -> int:
@@ -62,7 +48,7 @@ def _most_registers(ptx: str) -> int:
     threads = _OCCUPANCY.search(ptx)
     if threads is None:
         return MOST_REGISTERS
-    return min(MOST_REGISTERS, REGISTER_FILE // int(threads[2]) // _REGISTER_STEP * _REGISTER_STEP)
+    return min(MOST_REGISTERS, REGISTER_FILE // int(threads[2]) // REGISTER_STEP * REGISTER_STEP)
 
 
 def _assemble(ptx: str, target: Target, begun: Ptxas | None, lines: bool) -> Cubin:

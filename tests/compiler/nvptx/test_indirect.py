@@ -35,32 +35,34 @@ LOOPS = {
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7])
 @pytest.mark.parametrize("name", LOOPS)
-@pytest.mark.parametrize("target", ["cuda:80", "cuda:90a"])
-def test_pages(from_text, run_function, target: str, name: str, count: int) -> None:
+@pytest.mark.parametrize(("target", "height"), [("cuda:80", 16), ("cuda:90a", 16), ("cuda:90a", 64)])
+def test_pages(from_text, run_function, target: str, height: int, name: str, count: int) -> None:
+    """With 64 rows products are those of a warp group."""
     entry, more, ahead = LOOPS[name]
     signature = {key: SIGNATURE[key] for key in ("q", "table", "k", "v", "out", "seen")} | SIZES
-    made = from_text(PAGES.format(entry=entry, more=more), signature, {"M": 16, "D": 64, "PAGE": 16})
+    made = from_text(PAGES.format(entry=entry, more=more), signature, {"M": height, "D": 64, "PAGE": 16})
     fetches = [op for op in made.gpu(target).walk() if isinstance(op, Fetch)]
     assert bool(fetches) == ahead
     rng = np.random.default_rng(count)
-    q, k, v = (rng.integers(-1, 2, (rows, 64)).astype(np.float16) for rows in (16, 160, 160))
+    q, k, v = (rng.integers(-1, 2, (rows, 64)).astype(np.float16) for rows in (height, 160, 160))
     # The table ends with the last page that is read: a read beyond it would be found.
     table = rng.integers(0, 10, count + 2 * ("changes" in name)).astype(np.int32)
-    want, entries = np.zeros((16, 64)), table.copy()
+    want, entries = np.zeros((height, 64)), table.copy()
     for i in range(count):
         page = 9 if "mask" in name and i >= 4 else entries[i]
         if "changes" in name:
             entries[i + 2] = i
         rows = slice(16 * page, 16 * page + 16)
         want += (q.astype(np.float64) @ k[rows].T.astype(np.float64)) @ v[rows].astype(np.float64)
-    out = np.full((16, 64), 77, np.float32)
+    out = np.full((height, 64), 77, np.float32)
     seen = np.full(8, -1, np.int32)
     run_function(made.tile(), (1,), [q, table, k, v, out, seen, count, 64], 4, target)
     np.testing.assert_array_equal(out, want)
 
 
-def test_the_number_is_read_where_the_copy_is_begun(from_text) -> None:
+def test_the_number_is_read_an_iteration_before_the_copy_is_begun(from_text) -> None:
     signature = {key: SIGNATURE[key] for key in ("q", "table", "k", "v", "out", "seen")} | SIZES
     made = from_text(PAGES.format(entry="table + i", more="pass"), signature, {"M": 16, "D": 64, "PAGE": 16})
     scalars = [op for op in made.gpu().walk() if isinstance(op, Load) and not op.pointer.type.rank]
-    assert len(scalars) == 2  # before the loop and in it; none is left for the products
+    # The first one, for the first copies, and for those of the loop; none is left for the products.
+    assert len(scalars) == 3

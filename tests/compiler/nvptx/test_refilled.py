@@ -68,9 +68,10 @@ def slots(function: Any) -> int:
     [
         ("cuda:90a", (16, 128, 128), 3, 4, 2),  # two CTAs with three slots, three with two
         ("cuda:90a", (16, 64, 128), 4, 4, 3),
+        ("cuda:90a", (16, 128, 128), 2, 4, 1),  # four CTAs, whose copies hide each other's products
         ("cuda:90a", (32, 128, 64), 4, 4, 3),
-        ("cuda:90a", (32, 128, 64), 2, 4, 2),  # a single slot would have nothing under way
-        ("cuda:90a", (32, 128, 64), 4, 16, 4),  # registers have no room for another CTA
+        ("cuda:90a", (32, 128, 64), 2, 4, 2),  # registers have no room for another CTA
+        ("cuda:90a", (32, 128, 64), 4, 16, 4),  # nor here
         ("cuda:90a", (64, 128, 64), 4, 4, 4),  # a product of a warp group goes on by itself
         ("cuda:80", (128, 128, 64), 3, 4, 2),
         ("cuda:80", (64, 64, 64), 5, 4, 5),
@@ -145,9 +146,11 @@ def test_what_threads_make_takes_memory_too(
     assert slots(made.gpu("cuda:90a")) == wanted
 
 
-@pytest.mark.parametrize(("stages", "lean"), [(3, True), (2, False)])
-def test_fewer_programs_than_sms_keep_their_slots(from_text: Callable[..., Any], stages: int, lean: bool) -> None:
-    made = from_text(KERNEL, SIGNATURE, {"M": 16, "N": 128, "B": 128}, num_stages=stages)
+@pytest.mark.parametrize(("rows", "stages", "lean"), [(16, 3, True), (16, 2, True), (128, 2, False)])
+def test_fewer_programs_than_sms_keep_their_slots(
+    from_text: Callable[..., Any], rows: int, stages: int, lean: bool
+) -> None:
+    made = from_text(KERNEL, SIGNATURE, {"M": rows, "N": 128, "B": 128 * 16 // rows}, num_stages=stages)
     many, few = (
         lower_to_gpu(made.tile(), Target.parse("cuda:90a"), made.schedule, denied)
         for denied in (frozenset(), frozenset({ANOTHER_CTA}))
