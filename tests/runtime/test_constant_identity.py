@@ -22,6 +22,7 @@ import deuteron.language as tl
 from deuteron.compiler.errors import KernelMismatch, LaunchError, UnknownName
 from deuteron.compiler.language.aggregate import Aggregate, AggregateType
 from deuteron.compiler.runtime.launch.binding import _hashable
+from deuteron.compiler.runtime.tuning.tuning_key import tuning_key
 from deuteron.compiler.runtime.variant.constants import constant_text, launch_key
 from deuteron.compiler.source.kernel import KernelSource
 
@@ -242,3 +243,12 @@ def test_launch_options_without_a_hash_are_told_apart_by_what_they_hold() -> Non
     assert _hashable(("libs", {"a": Short.A})) != _hashable(("libs", {"a": Short.B}))
     assert _hashable(("libs", {"a": [1]})) == _hashable(("libs", {"a": [1]}))
     assert _hashable(("libs", bytearray())) != _hashable(("libs", bytearray()))
+
+
+def test_values_wrapped_as_compile_time_values_are_keys_of_their_own() -> None:
+    """``tl.constexpr(1)`` is 1 to a kernel and to ``@autotune``, also within a tuple, and not ``tl.constexpr(2)``."""
+    keys = [
+        tuning_key({"mode": mode}, ["mode"], ["mode"])
+        for mode in (1, tl.constexpr(1), 2, tl.constexpr(2), (tl.constexpr(1), 3), (1, 3), (tl.constexpr(2), 3))
+    ]
+    assert [keys.index(key) for key in keys] == [0, 0, 2, 2, 4, 4, 6]

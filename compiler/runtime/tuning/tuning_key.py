@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from types import NoneType
 
 from ...errors import LaunchError
+from ...language.constexpr import unwrap
 from ...signature import leaves
 from ..arrays.descriptor import TensorDescriptor
 from ..devices import device_of
@@ -55,10 +56,12 @@ def tuning_key(arguments: Mapping[str, object], keys: Sequence[str], arg_names: 
 
 def _key_part(value: object) -> object:
     """A value of ``key`` as Triton has it in its own key; what is no plain value as text."""
+    value = unwrap(value)
     return value if value is None or type(value) in (bool, int, float, str) else _value_text(value)
 
 
 def _value_text(value: object) -> str:
+    value = unwrap(value)
     if isinstance(value, tuple):
         return f"({', '.join(map(_value_text, value))})"
     try:
