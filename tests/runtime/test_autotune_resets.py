@@ -74,3 +74,19 @@ def test_timings_that_were_kept_reset_nothing(private_cache: Path) -> None:
             deuteron.autotune(BLOCKS, ["n"], **options)(fill)[grid](x, n)
             found.append(x[0])
         assert found == left, option
+
+
+@pytest.mark.parametrize("end", [RuntimeError, KeyboardInterrupt])
+def test_arrays_are_restored_where_a_search_is_broken_off(end: type[BaseException]) -> None:
+    def broken_off(call: Callable[[], object], *, quantiles: Sequence[float]) -> float:
+        call()
+        raise end
+
+    x = np.full(300, 5, np.float32)
+    kernel = deuteron.autotune(BLOCKS, ["n"], do_bench=broken_off, restore_value=["x"])(fill)
+    with pytest.raises(end):
+        kernel[grid](x, 300)
+    assert set(x) == {5.0} and not kernel.cache
+    kernel.do_bench = once
+    kernel[grid](x, 300)
+    assert set(x) == {6.0}

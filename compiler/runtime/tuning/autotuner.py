@@ -22,7 +22,7 @@ from ..variant.variant import nearest
 from .checks import by_name, list_of, milliseconds
 from .config import Config
 from .pruning import most_predicted, promising, pruned
-from .resets import arrays_named, reset_only
+from .resets import arrays_named, reset_only, restored
 from .results import FAILED, Timing, TuningResults
 from .search import BenchmarkFunction, Candidate, Search
 from .tuning_key import TuningKey, glance, tuning_key
@@ -227,9 +227,8 @@ class Autotuner(Runner):
         restore = self._of_each("restore_value", arguments, saved) if fresh else []
         search = self._made_search(device, arguments, restore)
         self.failures = search.failures
-        search.run({c: self._candidate(c, args, kwargs, grid, arguments) for c in fresh})
-        for put_back in restore:
-            put_back()
+        with restored(restore):
+            search.run({c: self._candidate(c, args, kwargs, grid, arguments) for c in fresh})
         results.remember({c: search.timings[c] for c in fresh if c in kept}, search.finalists)
         contenders = [*(finalists or timings), *search.finalists]
         timings |= search.timings
@@ -254,8 +253,9 @@ class Autotuner(Runner):
         arguments = {**self.base_fn.named(args), **kwargs}
         restore = self._of_each("restore_value", arguments, saved)
         search = self._made_search(device_of(arguments), arguments, restore)
-        search.run({config: self._candidate(config, args, kwargs, grid, arguments)})
-        self._reset(arguments, restore)
+        with restored(restore):
+            search.run({config: self._candidate(config, args, kwargs, grid, arguments)})
+        self._reset(arguments, ())
         return search.timings[config]
 
     def _made_search(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from numbers import Number
 
 from ...signature import leaves
@@ -15,6 +16,20 @@ def arrays_named(name: str, arguments: Mapping[str, object]) -> list[object]:
     if isinstance(value, tuple):
         return [part for _, part in leaves(name, value) if not isinstance(part, Number | tuple | None)]
     return [] if value is None else [value]
+
+
+@contextmanager
+def restored(put_back: Sequence[Callable[[], object]]) -> Iterator[None]:
+    """Put arrays back behind a search, also behind one that an error or Ctrl-C ends: they are the caller's."""
+    try:
+        yield
+    except BaseException:
+        for put in put_back:
+            with suppress(Exception):  # after an error a GPU may do nothing more; that first error is the one to tell
+                put()
+        raise
+    for put in put_back:
+        put()
 
 
 def reset_only(pre_hook: Callable[..., object], arguments: dict[str, object]) -> None:
