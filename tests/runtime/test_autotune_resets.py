@@ -76,6 +76,21 @@ def test_timings_that_were_kept_reset_nothing(private_cache: Path) -> None:
         assert found == left, option
 
 
+@pytest.mark.parametrize(("options", "left"), [({"reset_to_zero": ["x"]}, 1.0), ({"restore_value": ["x"]}, 6.0)])
+def test_every_launch_of_a_benchmark_finds_the_arrays_reset(options: dict[str, Any], left: float) -> None:
+    """A kernel that takes its tiles from a counter has nothing to do in a launch that finds the counter at its end."""
+    x, found = np.full(300, 5, np.float32), []
+
+    def thrice(call: Callable[[], object], *, quantiles: Sequence[float]) -> float:
+        for _ in range(3):
+            call()
+            found.append(x[0])
+        return 1.0
+
+    deuteron.autotune(BLOCKS, ["n"], do_bench=thrice, **options)(fill)[grid](x, 300)
+    assert found == 9 * [left] and set(x) == {left}
+
+
 @pytest.mark.parametrize("end", [RuntimeError, KeyboardInterrupt])
 def test_arrays_are_restored_where_a_search_is_broken_off(end: type[BaseException]) -> None:
     def broken_off(call: Callable[[], object], *, quantiles: Sequence[float]) -> float:

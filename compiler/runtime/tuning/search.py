@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from ...errors import AssemblerError, CompileTimeAssertionFailure, IllegalSchedule, OutOfResources
@@ -92,9 +93,8 @@ class Search:
 
     def _time_alone(self, calls: Mapping[Config, Callable[[], object]], bench: BenchmarkFunction) -> None:
         for config, call in calls.items():
-            if self._before:
-                self._before()
-            self.timings[config] = as_timing(bench(call, quantiles=QUANTILES))
+            launch = call if self._before is None else partial(_in_turn, self._before, call)
+            self.timings[config] = as_timing(bench(launch, quantiles=QUANTILES))
         self.finalists += calls
 
     def _time_together(self, calls: Mapping[Config, Callable[[], object]]) -> None:
@@ -109,3 +109,9 @@ class Search:
         for config, times in zip(configs, outcome.times, strict=True):
             self.timings[config] = as_timing([quantile(times, q) for q in QUANTILES])
         self.finalists = [configs[i] for i in outcome.finalists]
+
+
+def _in_turn(before: Callable[[], object], call: Callable[[], object]) -> object:
+    """What a benchmark of the user's launches: as often as it likes, and each time on arrays that were reset."""
+    before()
+    return call()
