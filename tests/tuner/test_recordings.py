@@ -104,6 +104,16 @@ def test_unfinished_and_gzipped_files(tiny: Path) -> None:
     assert len(read_recording(packed).trials) == 3
 
 
+@pytest.mark.parametrize("message", ["expected '}'", "expected '{'", "{{", "}}}"])
+def test_braces_in_messages_are_no_braces_of_the_file(tiny: Path, message: str) -> None:
+    cache = json.loads(tiny.read_text())
+    cache["cache"]["2,a"]["__error__"] = message
+    text = json.dumps(cache)
+    for written in (text, text[: text.index(', "2,b"')] + ",\n"):
+        tiny.write_text(written)
+        assert [t.error for t in read_recording(tiny).trials] == [None, message, None][: 3 if written is text else 2]
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -116,6 +126,8 @@ def test_unfinished_and_gzipped_files(tiny: Path) -> None:
         ({"cache": {"1,a": {"x": 1, "mode": "a", "time": float("nan")}}}, "not valid JSON at line 1, column 181: "),
         ({"objective": "score"}, "tiny.json: its objective is 'score'"),
         ({"tune_params_keys": [], "tune_params": {}}, "tiny.json: it names no parameters"),
+        ({"tune_params_keys": ["x", "mode", "y"]}, "tune_params has no values of 'y'"),
+        ({"cache": {"1": {"x": 1, "time": 1.0}}}, r"tiny.json.cache.1: the field 'mode' is missing"),
     ],
 )
 def test_recordings_of_what_nobody_measures_are_refused(tiny: Path, changes: dict[str, object], says: str) -> None:
@@ -237,6 +249,8 @@ def test_damaged_gzip_is_a_message(tmp_path: Path) -> None:
 def test_configurations_over_different_parameters_are_no_space() -> None:
     with pytest.raises(RecordingError, match="no value of 'a'"):
         observed_parameters([{"a": 1}, {"b": 1}])
+    with pytest.raises(RecordingError, match="no value of 'b'"):  # else three configurations would be one, or two
+        observed_parameters([{"a": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 2}])
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"cache": {}}', "not json"])

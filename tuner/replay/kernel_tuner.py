@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import field
 
 from ..codec import Document, Finite, JsonObject, Scalar, convert, decode
@@ -84,7 +85,7 @@ def observed_parameters(configs: Sequence[Mapping[str, Scalar]]) -> tuple[Parame
     """Parameters whose choices are the values that occur: numbers ascending, others as they come. Raises
     :class:`RecordingError` where one configuration has no value of another's parameter."""
     parameters = []
-    for name in configs[0] if configs else ():
+    for name in dict.fromkeys(name for config in configs for name in config):
         if not all(name in config for config in configs):
             raise RecordingError(f"some configurations have no value of {name!r}")
         found: dict[str, Scalar] = {config_key({name: config[name]}): config[name] for config in configs}
@@ -103,12 +104,18 @@ def cache_recording(text: bytes, path: Path) -> Recording:
     if file.objective != _TIME:
         raise RecordingError(f"its objective is {file.objective!r}", hint=f"the least {_TIME} is what is replayed")
     names = file.tune_params_keys
+    for name in names:
+        if name not in file.tune_params:
+            raise RecordingError(f"tune_params has no values of {name!r}, which is in tune_params_keys")
     parameters = tuple(Parameter(name, file.tune_params[name]) for name in names)
     trials = tuple(_read_trial(value, f"{path}.cache.{key}", names) for key, value in file.cache.items())
     return Recording(recording_name(path), file.device_name, file.kernel_name, parameters, trials)
 
 
 def _read_trial(value: JsonObject, where: str, names: Sequence[str]) -> RecordedTrial:
+    for name in names:
+        if name not in value:
+            raise SchemaError(f"{where}: the field {name!r} is missing")
     config = convert({name: value[name] for name in names}, dict[str, Scalar], where)
     entry = _CacheEntry.from_json(value, where)
     if entry.error is not None or isinstance(entry.time, str):
@@ -145,11 +152,15 @@ def _read_result(result: _T4Result, unit: float, where: str) -> RecordedTrial:
 
 
 def _closed(raw: bytes) -> bytes:
-    """The text with its closing braces: a search that was interrupted leaves ``{..., "cache": {..., `` behind."""
-    text = raw.rstrip()
-    whole = text.endswith(b"}") and text[:-1].rstrip().endswith((b"}", b"]", b'"')) and _balanced(text)
-    return text if whole else text.rstrip(b",") + b"}}"
+    """The text with its closing braces: a search that was interrupted leaves ``{..., "cache": {..., `` behind. What is
+    no JSON with them either is as it was, so that messages say its places."""
+    closed = raw.rstrip().rstrip(b",") + b"}}"
+    return closed if not _is_json(raw) and _is_json(closed) else raw
 
 
-def _balanced(text: bytes) -> bool:
-    return text.count(b"{") == text.count(b"}")
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
