@@ -16,9 +16,9 @@ Pair = tuple[int, int]  # a frame on the left and its like on the right; -1 wher
 def subtract(left: View, right: View) -> View:
     """``left`` minus ``right``, two views of the same metrics.
 
-    Frames meet by their path; of equal siblings the second meets the second. A value on the left only stays as it is,
-    one on the right only leaves none (nan), as in Proton. What adds up (``own`` and ``total``) counts as 0 where it is
-    missing.
+    Frames meet by their path, whatever their names are shortened to; of equal siblings the second meets the second. A
+    value on the left only stays as it is, one on the right only leaves none (nan), as in Proton. What adds up (``own``
+    and ``total``) counts as 0 where it is missing.
     """
     pairs, parents, depths = _paired(left, right)
     sides = [_side(pair) for pair in pairs]
@@ -57,15 +57,15 @@ def _meet(left: View, mine: Sequence[int], right: View, other: Sequence[int]) ->
     """Siblings of both sides by name, in its order; the second of two equal names meets the second."""
     if not mine and not other:
         return []
-    ours, theirs = _numbered(left.names, mine), _numbered(right.names, other)
+    ours, theirs = _numbered(left, mine), _numbered(right, other)
     return [(ours.get(key, -1), theirs.get(key, -1)) for key in sorted(ours.keys() | theirs.keys())]
 
 
-def _numbered(names: Sequence[str], siblings: Sequence[int]) -> dict[tuple[str, int], int]:
+def _numbered(view: View, siblings: Sequence[int]) -> dict[tuple[str, int], int]:
     numbered: dict[tuple[str, int], int] = {}
     seen: Counter[str] = Counter()
     for index in siblings:
-        name = names[index]
+        name = view.tree.names[view.origin[index]]
         key = name, 0
         if key in numbered:
             seen[name] += 1

@@ -46,3 +46,14 @@ def test_equal_siblings_are_subtracted_in_their_order(tmp_path: Path) -> None:
     shown = proton_viewer.render(left, ["time/ms"], diff_profile=right)
     root, *leaves = (line.lstrip("├└─ ") for line in shown.splitlines() if line)
     assert (root, sorted(leaves)) == ("7.000 ROOT", ["2.000 k", "5.000 k"])  # which comes first is hatchet's choice
+
+
+def test_frames_meet_by_their_whole_names_however_they_are_shown() -> None:
+    """Two functions of one name, on the same line of two files, are two."""
+    before, after = Profile(), Profile()
+    kernel(before, "/a/f.py:3@bar", "k", time_ns=1_000_000)
+    kernel(before, "/b/g.py:3@bar", "k", time_ns=5_000_000)
+    kernel(after, "/b/g.py:3@bar", "k", time_ns=7_000_000)
+    assert proton_viewer.render(after, ["time/ms"], format="function_line", diff_profile=before) == (
+        "1.000 ROOT\n├─ nan 3@bar ▶ \n│  └─ nan k ▶ \n└─ 2.000 3@bar\n   └─ 2.000 k\n\n"
+    )
