@@ -33,6 +33,10 @@ _FILE: dict[int | str, dict[str, Any]] = {
     206: {"description": "The part of the bundle that `Range` asked for."},
     304: {"description": "`If-None-Match` names this bundle: you have it."},
 }
+_LIST: dict[int | str, dict[str, Any]] = {
+    206: {"description": "The part of the list that `Range` asked for."},
+    304: {"description": "`If-None-Match` names this list: you have it."},
+}
 
 
 @router.get("/latest", summary="Download the current bundle", response_class=FileResponse, responses=_FILE)
@@ -49,7 +53,12 @@ async def latest_bundle(
     return answer
 
 
-@router.get("/latest/pieces", summary="List the pieces of the current bundle", response_model=PiecesAnswer)
+@router.get(
+    "/latest/pieces",
+    summary="List the pieces of the current bundle",
+    response_model=PiecesAnswer,
+    responses=_LIST,
+)
 async def latest_pieces(
     request: Request, context: ContextDep, _reader: Reader, kernel: KernelQuery = None, device: DeviceQuery = None
 ) -> Response:
@@ -97,7 +106,7 @@ def get_bundle(
     return _send(request, bundle, FOR_EVER)
 
 
-@router.get("/{sha256}/pieces", summary="List the pieces of one bundle", response_model=PiecesAnswer)
+@router.get("/{sha256}/pieces", summary="List the pieces of one bundle", response_model=PiecesAnswer, responses=_LIST)
 def bundle_pieces(
     sha256: Annotated[str, PathParameter(pattern="^[0-9a-f]{64}$")],
     request: Request,

@@ -123,6 +123,7 @@ def list_trials(
     response_class=FileResponse,
     responses={
         200: {"content": {"application/json": {}}, "description": "The profile."},
+        206: {"description": "The part of the profile that `Range` asked for."},
         304: {"description": "`If-None-Match` names this profile: you have it."},
     },
 )

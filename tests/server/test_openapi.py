@@ -139,3 +139,14 @@ def test_the_pattern_of_names_of_tokens_is_what_is_taken(client: TestClient, nam
     answer = client.post("/v1/tokens", json={"name": name, "scopes": ["read"]})
     taken = re.search(pattern, name) is not None
     assert answer.status_code == (201 if taken else 400 if "\0" in name else 422), answer.text
+
+
+def test_parts_and_what_has_not_changed_are_described(client: TestClient, document: dict[str, Any]) -> None:
+    """Of every address that sends a file."""
+    for path in ("/v1/bundles/latest", "/v1/bundles/latest/pieces"):
+        said = document["paths"][path]["get"]["responses"]
+        assert client.get(path, headers={"Range": "bytes=0-0"}).status_code == 206
+        assert client.get(path, headers={"If-None-Match": "*"}).status_code == 304
+        assert {"206", "304"} <= said.keys()
+    for path in ("/v1/bundles/{sha256}", "/v1/bundles/{sha256}/pieces", "/v1/jobs/{job_id}/profile"):
+        assert {"206", "304"} <= document["paths"][path]["get"]["responses"].keys()
