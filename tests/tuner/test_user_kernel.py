@@ -125,6 +125,7 @@ def test_wrong_descriptions_name_the_place(write, change, message) -> None:  # t
             {"space": {"parameters": {"BLOCK": [64], "WHAT": [1]}}},
             "'WHAT' is no constexpr of scale, no schedule option",
         ),
+        ({"constexprs": {"BLOCK": 64}}, "'BLOCK' of scale is a parameter of the space and has a value in constexprs"),
     ],
 )
 def test_descriptions_that_contradict_the_kernel(write, change, message) -> None:  # type: ignore[no-untyped-def]

@@ -252,6 +252,11 @@ class Problem:
 
     def _check_used(self, config: Configuration, constexpr_names: set[str]) -> None:
         for name in config:
+            if name in self.spec.constexprs:  # what is measured would not be what the configuration says
+                raise WorkloadError(
+                    f"{name!r} of {self.spec.kernel.name} is a parameter of the space and has a value in constexprs",
+                    hint="leave it out of one of them",
+                )
             if name not in constexpr_names and name not in SCHEDULE_OPTIONS and name not in self._names_in_launch:
                 raise WorkloadError(
                     f"the parameter {name!r} is no constexpr of {self.spec.kernel.name}, no schedule option "
