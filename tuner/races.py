@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import JobError
@@ -13,6 +13,7 @@ from .measure.statistics import CONFIDENCE, familywise, median_interval, paired_
 from .search_run import SearchRun
 from .space import Configuration, config_key
 from .trial import Phase, Trial, utc_now
+from .workloads.references import INTERPRETER
 
 # Screening times of different moments differ by clocks and neighbours: what may be within this of the best may be it.
 # That is judged by the low ends of their intervals: what a neighbour disturbed for most of its samples is not lost.
@@ -31,6 +32,11 @@ RACE_SHARE = 0.6
 RACE_SECONDS, FINAL_SECONDS = 3.0, 12.0
 # What follows a race in any case: checks and rounds in two processes, and larger shapes.
 AFTER_RACE_SECONDS = 1.3
+
+_UNCOMPARED = (
+    "the default (the first choice of each parameter) cannot be compiled, and what it gives is what all others are "
+    "compared with: name choices first that can"
+)
 
 
 @dataclass(frozen=True)
@@ -60,14 +66,20 @@ class Races:
         sound = [i for i, values in enumerate(times) if values]
         return self._group("race", [configs[i] for i in sound], [times[i] for i in sound], raced, began, started_at)
 
+    def _nothing_works(self, trials: Mapping[str, Trial]) -> JobError:
+        spec, default = self.search.problem.spec, trials.get(config_key(self.default))
+        hint = "the failed trials have the details"
+        if len(trials) > 1 and spec.reference == INTERPRETER and default and default.status == "compile_error":
+            hint = _UNCOMPARED
+        return JobError(
+            f"none of {len(trials)} configurations of {spec.name} works: {self.search.ledger.commonest_failure()}",
+            hint=hint,
+        )
+
     def _racers(self) -> list[Configuration]:
         successes = self.search.ledger.successes()
         if not successes:
-            raise JobError(
-                f"none of {len(self.search.ledger.screened)} configurations of {self.search.problem.spec.name} works: "
-                f"{self.search.ledger.commonest_failure()}",
-                hint="the failed trials have the details",
-            )
+            raise self._nothing_works(self.search.ledger.screened)
         base = self._baseline()
         limit = RACE_WIDTH * median_ns(successes[0])
         others = [

@@ -103,6 +103,20 @@ def test_nothing_works_is_an_error_with_the_commonest_reason(fakes: ModuleType, 
     assert isinstance(events[-1], JobFailed) and "25 x crashed" in events[-1].error
 
 
+@pytest.mark.parametrize(
+    ("reference", "hint"), [("interpreter", "compared with: name choices first"), ("softmax", "the failed trials")]
+)
+def test_where_the_default_cannot_be_compiled_that_is_why_nothing_works(
+    fakes: ModuleType, tmp_path: Path, reference: str, hint: str
+) -> None:
+    """But for workloads with a reference of their own, which needs no default."""
+    job = fakes.job()
+    job = replace(job, workload=replace(job.workload, reference=reference))
+    with pytest.raises(JobError, match="none of 25 .* works: 25 x compile_error") as caught:
+        fakes.Run(job, fakes.FakeEvaluator(lambda config: None), tmp_path)
+    assert hint in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("statuses", [*itertools.permutations(["crashed", "timeout", "wrong_result"])], ids="-".join)
 def test_of_equally_common_failures_the_first_is_named(statuses: tuple[Status, ...]) -> None:
     """Whatever the hashes of their names are in this process."""
