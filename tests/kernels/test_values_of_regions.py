@@ -55,3 +55,47 @@ def test_an_operand_from_outside(kernel, turned, kind):
     kernel[(1,)](x, y, 3, turned=turned, kind=getattr(tl, kind), N=N)
     lower = np.tril(np.ones((N, N)))
     np.testing.assert_array_equal(y, x.astype(np.float64) @ (lower.T if turned else lower))
+
+
+@deuteron.jit
+def larger(a, b):
+    """What the branches give is computed before them."""
+    x, y = tl.abs(a), tl.abs(b)
+    if x >= y:
+        return x
+    return y
+
+
+@deuteron.jit
+def first_of_the_longest(a, i, b, k):
+    """What they give comes from the operands themselves, and the condition has a branch of its own."""
+    before = i < k
+    if a == b:
+        first = before
+    else:
+        first = a > b
+    if first:
+        return a, i
+    return b, k
+
+
+@deuteron.jit
+def branches_that_combine(x, largest, running, rows, where, M: tl.constexpr, N: tl.constexpr):
+    i, k = tl.arange(0, M), tl.arange(0, N)
+    tile = tl.load(x + i[:, None] * N + k[None, :])
+    tl.store(largest + k, tl.reduce(tile, 0, larger))
+    tl.store(running + i[:, None] * N + k[None, :], tl.associative_scan(tile, 1, larger))
+    most, at = tl.reduce((tile, tl.broadcast_to(k[None, :], (M, N))), 1, first_of_the_longest)
+    tl.store(rows + i, most)
+    tl.store(where + i, at)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_branches_of_combining_functions(launch, dtype):
+    x = np.random.default_rng(0).integers(-9, 9, (16, 64)).astype(dtype)
+    zeros = np.zeros(64, dtype), np.zeros_like(x), np.zeros(16, dtype), np.zeros(16, np.int32)
+    _, largest, running, rows, where = launch(branches_that_combine, (1,), x, *zeros, M=16, N=64)
+    np.testing.assert_array_equal(largest, np.abs(x).max(0))
+    np.testing.assert_array_equal(np.abs(running), np.maximum.accumulate(np.abs(x), 1))
+    np.testing.assert_array_equal(rows, x.max(1))
+    np.testing.assert_array_equal(where, x.argmax(1))

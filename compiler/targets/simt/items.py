@@ -28,9 +28,8 @@ def combine(state: Lowering, block: Block, left: Item, right: Item, decided: Map
         if element is not None:
             known[op.results[0]] = element(state, op, [_read(state, known, v) for v in op.operands])
         elif op is not end:
-            for value in op.operands:
-                if value in known:
-                    state.define(value, [known[value]])
+            for value, name in known.items():  # its own regions read more of them than its operands are
+                state.define(value, [name])
             state.lower(op)
             known.update({r: state.scalar(r) for r in op.results})
     if end is None:
