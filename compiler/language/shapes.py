@@ -23,9 +23,9 @@ Shape = Sequence[int]
 def shape_tuple(shape: object, what: str = "shape") -> tuple[int, ...]:
     """A shape from ints or a sequence of ints known at compile time; raises TypeMismatch."""
     items = tuple(map(unwrap, shape if isinstance(shape, tuple | list) else (shape,)))
-    numbers = tuple(n for n in items if isinstance(n, int) and not isinstance(n, bool))
+    numbers = tuple(int(n) for n in items if isinstance(n, int))  # booleans are numbers, as in Python
     if len(numbers) < len(items):
-        wrong = next(n for n in items if isinstance(n, bool) or not isinstance(n, int))
+        wrong = next(n for n in items if not isinstance(n, int))
         raise TypeMismatch(
             f"{what} must be made of integers known at compile time, got {shown(wrong)}",
             hint="annotate the parameter as tl.constexpr" if isinstance(wrong, tensor) else "give it an int",

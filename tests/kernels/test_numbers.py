@@ -86,6 +86,23 @@ def test_booleans(launch, rng) -> None:
 
 
 @triton.jit
+def greatest_in_blocks(x_ptr, o_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    greatest = 0.0
+    for start in range(tl.cdiv(n, BLOCK)):
+        at = start * BLOCK + offsets
+        greatest = tl.maximum(greatest, tl.max(tl.load(x_ptr + at, mask=at < n, other=0)))
+    tl.store(o_ptr, greatest)
+
+
+def test_sizes_of_tiles_may_be_true_for_one(launch, rng) -> None:
+    # linghe takes max([columns % size == 0 for size in sizes]) for the size of a block, and Triton one column
+    x = rng.random(7).astype(np.float32)
+    done = launch(greatest_in_blocks, (1,), x, np.zeros(1, np.float32), len(x), BLOCK=True)
+    assert done[1][0] == x.max()
+
+
+@triton.jit
 def scalars(o_ptr, i, f, b, neg, big):
     x = i * f
     tl.store(o_ptr + 0, x)
