@@ -68,11 +68,13 @@ def compile_text(
     *,
     speed: int = 2,
     brief: bool = False,
+    pairs: bool = False,
 ) -> bytes:
     """Optimise a module at ``speed`` (0-3) with the machine attached, and generate code.
 
     ``brief``: only by passes that combine and clean up, each of them once, for one function whose loops hold nothing
     that they do not change (:mod:`.hoist`): a quarter of the time of all passes at speed 1, which combine five times.
+    ``pairs``: independent operations on narrow numbers become those on vectors, which GPUs have for two halves.
 
     Raises:
         InternalCompilerError: LLVM cannot parse or verify the text.
@@ -85,7 +87,7 @@ def compile_text(
         module.data_layout = str(target.target_data)
         options = llvm.create_pipeline_tuning_options(speed_level=speed)
         options.loop_vectorization = False
-        options.slp_vectorization = False
+        options.slp_vectorization = pairs
         options.loop_unrolling = True
         builder = llvm.create_pass_builder(target, options)
         passes = _brief_passes() if brief else builder.getModulePassManager()

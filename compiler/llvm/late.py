@@ -5,7 +5,8 @@ takes that order for a wish keeps what all elements come to until the last one i
 with sixteen elements of two results has a third more registers, and its stores come all at once. So where stores follow
 each other, with nothing between them but what computes, each finds what it needs, and nobody had needed so far, just
 before it. Loads, and what threads do together, stay where they are, and so does what is computed before them: sums of
-what is loaded are not put off until all of it is there.
+what is loaded are not put off until all of it is there. Nor is anything put off where a thread loads much: an assembler
+would then keep all of that until it is used, where it loads it bit by bit by itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,12 @@ from collections.abc import Iterator, Sequence
 
 from .hoist import FREE
 
+#: Words that a thread loads before, at most. With 64 it is 0.93 of the time (swiglu, benchmarks/results/
+#: 2026-11-30-h200-recurrences), with 128 it leaves room for half as many CTAs and takes 1.45 (_silu_and_mul_kernel,
+#: 2026-11-30-h200-loads).
+MOST_LOADED = 64
+_LOAD = re.compile(r"\bld\.global[\w.:]*?(?:\.v(\d))?\.b(\d+)")
+_WORD_BITS = 32
 _NAME = re.compile(r"%[\w.]+")
 #: Whether they are predicated or not.
 _STORES = re.compile(r'  store |  call void asm sideeffect "(?:@\$\d+ )?st\.global')
@@ -46,7 +53,7 @@ def compute_late(lines: Sequence[str]) -> list[str]:
 def _in_order(block: Sequence[str]) -> Iterator[str]:
     """The lines of a block: each part that ends where anything but a store happens is put in order by itself."""
     part: list[str] = []
-    stores = 0
+    stores = loaded = 0
     for line in block:
         found = _MADE.match(line)
         part.append(line)
@@ -55,9 +62,16 @@ def _in_order(block: Sequence[str]) -> Iterator[str]:
         if _STORES.match(line):
             stores += 1
         else:
-            yield from _late(part) if stores > 1 else part
+            yield from _late(part) if stores > 1 and loaded <= MOST_LOADED else part
             part, stores = [], 0
+            loaded += _words(line)
     yield from part
+
+
+def _words(line: str) -> int:
+    """Registers that a load writes; 0 for other lines."""
+    found = _LOAD.search(line)
+    return 0 if found is None else -(-int(found[1] or 1) * int(found[2]) // _WORD_BITS)
 
 
 def _late(part: Sequence[str]) -> Iterator[str]:

@@ -27,7 +27,7 @@ from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
 from ...tile.movement import Gather
 from ...tile.reduction import Histogram, Reduce, Scan
-from ...tile.shape import Join
+from ...tile.shape import Join, Permute
 from ..asynchronous import Deposit, Fetch, FetchTile, Put, RingBuffer, Roles, Slot, Wgmma
 from ..ops import Mma, VectorLoad, VectorStore, VectorUpdate
 from .coalesce import access_of, default_layout, merge, order_of_fetch, reaches_sectors, vector_of
@@ -74,8 +74,8 @@ def _access_layout(state: Relayout, op: Load | Store | AtomicRMW | AtomicCAS, va
 
 
 def _in_whole_sectors(state: Relayout, store: Store, family: Family, layout: LinearLayout) -> LinearLayout:
-    """The layout for a store of what lies as ``layout``: another one for results of scans, and for what is interleaved,
-    of which warps would store parts of sectors, where they can fill them."""
+    """The layout for a store of what lies as ``layout``: another one for results of scans, and for what is interleaved
+    or transposed, of which warps would store parts of sectors, where they can fill them."""
     if family.accesses or not any(map(_is_strewn, family.derived)):
         return layout
     access, size = access_of(store, state.facts), store.value.type.elem.bytes
@@ -85,11 +85,12 @@ def _in_whole_sectors(state: Relayout, store: Store, family: Family, layout: Lin
 
 
 def _is_strewn(value: Value) -> bool:
-    """Whether a thread has many neighbouring elements of ``value``, since it is a scan or made of tiles joined."""
+    """Whether a thread has many neighbouring elements of ``value`` that are none in memory, since it is a scan, made of
+    tiles joined, or transposed."""
     op = value.op
-    while op is not None and is_view(op) and not isinstance(op, Join):
+    while op is not None and is_view(op) and not isinstance(op, Join | Permute):
         op = op.operands[0].op
-    return isinstance(op, Scan | Join)
+    return isinstance(op, Scan | Join | Permute)
 
 
 @_rule(Load)

@@ -73,7 +73,8 @@ def emit_ptx(program: PtxProgram, target: Target) -> str:
 
     The machine is attached while optimising: without it LLVM would run passes that break convergent code.
     """
-    ptx = compile_text(program.llvm, machine_for(target), "assembly", speed=1, brief=program.hoisted).decode()
+    machine = machine_for(target)
+    ptx = compile_text(program.llvm, machine, "assembly", speed=1, brief=program.hoisted, pairs=True).decode()
     return _as_new_as_is_read(ptx, target) if program.authored else ptx
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
+from ...gpu.latency.unroll import is_plain
 from ...hardware import REGISTER_BITS
 from ...ir.core import Value
 from ...ir.types import F8E4M3, F8E5M2
@@ -140,7 +141,8 @@ def _for(state: Lowering, op: For) -> None:
     state.begin(latch)
     text.do(f"{following} = add {index_type} {index}, {step}")
     header.close(latch, handed_on(op.body))
-    text.do(f"br label %{head}, !llvm.loop {loop_hints(state)}")
+    hints = "" if all(map(is_plain, op.body.ops)) else f", !llvm.loop {loop_hints(state)}"
+    text.do(f"br label %{head}{hints}")
 
     state.begin(after)
     for result, argument in zip(op.results, op.carried, strict=True):
@@ -165,7 +167,8 @@ def _in_range(state: Lowering, op: For, index: str, upper: str, step: str) -> st
 
 def loop_hints(state: Lowering) -> str:
     """Metadata that keeps LLVM and the assembler from unrolling: it is where most of their time would go. Loops for
-    which it pays are unrolled before (:mod:`...gpu.latency.unroll`)."""
+    which it pays are unrolled before (:mod:`...gpu.latency.unroll`); of others that only load, compute and store both
+    unroll those that are very short."""
     tail = state.module.tail
     held = next((i for i, line in enumerate(tail) if line.endswith(f"= {_AS_IT_IS}")), None)
     if held is None:

@@ -176,6 +176,25 @@ def dequantised(a_ptr, b_ptr, o_ptr, K, M: tl.constexpr, N: tl.constexpr, BK: tl
 """
 
 
+TRANSPOSED = """
+def k(x_ptr, s_ptr, y_ptr, n, m, B: tl.constexpr):
+    i, j = tl.arange(0, B), tl.arange(0, B)
+    x = tl.load(x_ptr + i[:, None] * n + j[None, :]).trans(1, 0)
+    {more}
+    tl.store(y_ptr + j[:, None] * m + i[None, :], x)
+"""
+
+
+@pytest.mark.parametrize("kind, vector", [("fp16", 8), ("fp8e5", 16), ("fp32", 4)])
+@pytest.mark.parametrize("more", ["x *= 2", "x = x * tl.load(s_ptr + i[None, :])", "x = tl.exp(x.to(tl.float32))"])
+def test_what_is_computed_from_a_transposed_tile_is_stored_in_whole_sectors(to_gpu, more, kind, vector) -> None:
+    types = {"x_ptr": "*fp16:16", "s_ptr": "*fp16:16", "y_ptr": f"*{kind}:16", "n": "i32:16", "m": "i32:16"}
+    made = to_gpu(TRANSPOSED.format(more=more), types, {"B": 128})
+    (store,) = [op for op in made.walk() if op.mnemonic == "gpu.store"]
+    load = next(op for op in made.walk() if op.mnemonic == "gpu.load")
+    assert (store.vector, store.axis, load.vector, load.axis) == (vector, 1, 8, 1)
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_what_is_computed_from_a_slot_is_read_in_vectors_of_its_neighbours(to_gpu, transposed: bool) -> None:
     signature = {"a_ptr": "*fp16:16", "b_ptr": "*i8:16", "o_ptr": "*fp32:16", "K": "i32:16"}

@@ -37,7 +37,7 @@ def test_a_loop_that_runs_a_few_times_leaves_none(to_gpu, loop, stores) -> None:
     assert sum(isinstance(op, VectorStore) for op in function.walk()) == stores
 
 
-@pytest.mark.parametrize("size, trips, stays", [(128, 100, True), (128, 5, False), (4096, 5, True)])
+@pytest.mark.parametrize("size, trips, stays", [(128, 100, True), (128, 5, False), (16384, 17, True)])
 def test_long_bodies_and_many_turns_stay_loops(to_gpu, size, trips, stays) -> None:
     text = """
 def k(x_ptr, y_ptr, N: tl.constexpr, TRIPS: tl.constexpr):
@@ -87,3 +87,23 @@ def test_a_loop_that_stores_is_no_turn(to_gpu) -> None:
     text = SUM.format(bounds="n", value="tl.load(x_ptr + i * N + o)\n        tl.store(y_ptr + i * N + o, total)")
     function = to_gpu(text, {**POINTERS, "n": "i32"}, {"N": 128, "TRIPS": 1})
     assert len(_loads(function)) == len(_loops(function)) == 1
+
+
+STATES = """
+def states(x_ptr, s, TRIPS: tl.constexpr, N: tl.constexpr):
+    at = x_ptr + tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for i in range(TRIPS):
+        current = tl.load(at)
+        tl.store(at, total)
+        total = total * s + current
+        at += N
+"""
+
+
+@pytest.mark.parametrize(
+    "trips, size, stays", [(8, 4096, False), (16, 1024, False), (17, 4096, True), (8, 16384, True)]
+)
+def test_loops_that_load_and_store_are_unrolled_where_they_are_short(to_gpu, trips, size, stays) -> None:
+    made = to_gpu(STATES, {"x_ptr": "*fp32:16", "s": "fp32"}, {"TRIPS": trips, "N": size})
+    assert bool(_loops(made)) == stays

@@ -74,3 +74,17 @@ def test_what_threads_do_together_and_what_they_load_stays_where_it_is(between: 
 def test_sums_of_what_is_loaded_are_not_put_off() -> None:
     lines = compute_late(BLOCK.split("\n"))
     assert lines[: names(lines).index("%l1") + 1] == BLOCK.split("\n")[: names(BLOCK.split("\n")).index("%l1") + 1]
+
+
+@pytest.mark.parametrize(("loads", "late"), [(16, True), (17, False)])
+def test_what_much_was_loaded_for_stays_where_it_is(loads: int, late: bool) -> None:
+    """64 words at most."""
+    given = ", ".join(f"%w{n}" for n in range(4))
+    loaded = [
+        f'  %r{n} = call {{i32, i32, i32, i32}} asm sideeffect "ld.global.v4.b32 {{$0, $1, $2, $3}}, [$4];"({given})'
+        for n in range(loads)
+    ]
+    lines = ["entry:", *loaded, "  %s0 = fadd float %x, %x", "  %s1 = fadd float %y, %y", "  store float %s0, ptr %a"]
+    lines += ["  store float %s1, ptr %b", "  br label %end"]
+    made = names(compute_late(lines)[1 + loads :])
+    assert made == (["%s0", "store", "%s1", "store", "br"] if late else ["%s0", "%s1", "store", "store", "br"])

@@ -137,3 +137,50 @@ def test_four_loads_are_on_their_way_whatever_the_step(from_text, step) -> None:
     ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     blocks = re.split(r"^\$L\w+:|\bbra\b", ptx, flags=re.MULTILINE)
     assert max(len(re.findall(r"ld\.global", block)) for block in blocks) == 12
+
+
+@pytest.mark.parametrize("size", [64, 4096])
+@pytest.mark.parametrize("trips", [1, 5, 8])
+def test_states_that_replace_each_other(from_text, simulated, rng, size, trips) -> None:
+    """Each is loaded before the sum of those before it is stored in its place."""
+    text = """
+def states(x_ptr, s, TRIPS: tl.constexpr, N: tl.constexpr):
+    at = x_ptr + TRIPS * N + tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for i in range(TRIPS - 1, -1, -1):
+        at -= N
+        current = tl.load(at)
+        tl.store(at, total)
+        total = total * s + current
+"""
+    x = rng.integers(-3, 4, (trips, size)).astype(np.float32)
+    total, wanted = np.zeros(size), np.empty((trips, size))
+    for i in reversed(range(trips)):
+        wanted[i], total = total, total * 0.5 + x[i]
+    simulated(from_text(text, {"x_ptr": "*fp32:16", "s": "fp32"}, {"TRIPS": trips, "N": size}), (1,), [x, 0.5])
+    np.testing.assert_array_equal(x, wanted)
+
+
+@pytest.mark.parametrize("more, alone", [("", False), ("tl.debug_barrier()", True)])
+def test_loops_that_only_load_and_store_are_unrolled_behind_us(from_text, more, alone) -> None:
+    """By LLVM, if they are scalar, with a loop over the rest."""
+    text = f"""
+def fill(x_ptr, y_ptr, n):
+    for i in range(n):
+        tl.store(y_ptr + i, tl.load(x_ptr + i))
+        {more or "pass"}
+"""
+    target = Target.parse("cuda:90a")
+    made = from_text(text, {"x_ptr": "*i32:16", "y_ptr": "*i32:16", "n": "i32"})
+    assert (emit_ptx(made.program("cuda:90a"), target).count("st.global") == 1) == alone
+
+
+def test_halves_are_computed_in_pairs(from_text) -> None:
+    text = """
+def scaled(x_ptr, y_ptr, z_ptr, N: tl.constexpr):
+    o = tl.arange(0, N)
+    tl.store(z_ptr + o, tl.load(x_ptr + o) * tl.load(y_ptr + o))
+"""
+    made = from_text(text, dict.fromkeys(("x_ptr", "y_ptr", "z_ptr"), "*fp16:16"), {"N": 1024})
+    ptx = emit_ptx(made.program("cuda:90a"), Target.parse("cuda:90a"))
+    assert (ptx.count("mul.f16x2") + ptx.count("mul.rn.f16x2"), ptx.count("mul.f16 ")) == (4, 0)
