@@ -24,7 +24,6 @@ class BlockPointer(Structure):
     strides: tuple[Operand, ...]
     offsets: tuple[Operand, ...]
     block_shape: tuple[int, ...]
-    order: tuple[int, ...]
 
     kind = "a block pointer"
     members = ("advance", "dtype", "store", "type")
@@ -59,8 +58,8 @@ class BlockPointer(Structure):
 
     @property
     def form(self) -> Hashable:
-        """Shape and order of the block."""
-        return self.block_shape, self.order
+        """The shape of the block."""
+        return self.block_shape
 
     @builtin
     def advance(self, offsets: object) -> BlockPointer:
@@ -92,7 +91,8 @@ def make_block_ptr(
     ``strides``: elements between neighbours along each dimension; ``offsets``: index of the block's first element (i32;
     it may be negative or beyond the end, see ``boundary_check`` of load and store). These and ``shape`` are integers,
     known at compile time or not. ``order``: the dimensions, those that vary fastest in memory first; layouts follow
-    from the strides, so it is checked and otherwise without effect.
+    from the strides, so it is checked and otherwise without effect: blocks whose orders differ meet in branches and
+    loops.
 
     Raises TypeMismatch: lists of different length, values that are no integers, a block that no tile can be.
     """
@@ -111,7 +111,6 @@ def make_block_ptr(
         extents(strides, block.rank, "strides of make_block_ptr"),
         offsets_of(offsets, block.rank, "offsets of make_block_ptr"),
         block.shape,
-        axes,
     )
 
 

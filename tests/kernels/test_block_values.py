@@ -228,3 +228,27 @@ def test_block_pointers_in_tuples_branches_and_helpers(launch: Launch, normal, w
     acc = acc + (read(x, n, 1, at) if which == 0 else read(np.pad(y, (0, 2 * n)), 2 * n, 2, 4))
     acc = acc + (read(x, n, 1, 1) if which == 1 else read(y, n, 1, 2))
     np.testing.assert_array_equal(got, acc)
+
+
+@triton.jit
+def of_either_order(x_ptr, out_ptr, n, transposed, B: tl.constexpr):
+    if transposed:
+        block = tl.make_block_ptr(x_ptr, (B, n), (1, B), (0, 0), (B, B), (0, 1))
+    else:
+        block = tl.make_block_ptr(x_ptr, (n, B), (B, 1), (0, 0), (B, B), (1, 0))
+    total = tl.zeros((B, B), tl.float32)
+    for _ in range(2):
+        total = total * 2 + tl.load(block, boundary_check=(0, 1))
+        block = tl.make_block_ptr(x_ptr, (n, B), (B, 1), (B, 0), (B, B), (1, 0))
+    i = tl.arange(0, B)
+    tl.store(out_ptr + i[:, None] * B + i[None, :], total)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_orders_meet(launch: Launch, normal, close, transposed: bool):
+    x, size = normal(24, 16), 16
+    first = x[:size].T if transposed else x[:size]
+    second = np.zeros((size, size))
+    second[:8] = x[size:]
+    got = launch(of_either_order, (1,), x, np.ones((size, size), np.float32), 24, int(transposed), B=size)[1]
+    close(got, 2 * first.astype(np.float64) + second, 1e-5)
