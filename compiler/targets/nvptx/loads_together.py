@@ -22,6 +22,8 @@ from .machine_code import waits_of
 REGISTER_STEP = 8
 #: Loads under way on an SM, of those before, from which other code is better: with 1.5 it was 0.99 to 1.0.
 _CLEARLY = 1.5
+#: Registers more than there were, at most, that code is told of.
+_MOST_MORE = 2 * REGISTER_STEP
 _PRODUCTS = re.compile(r"^\s*(?:@!?%p\d+ )?(?:wg)?mma", re.MULTILINE)
 _THREADS = re.compile(r"^\.reqntid (\d+)$(?!\n\.minnctapersm)", re.MULTILINE)
 
@@ -32,14 +34,14 @@ def with_loads_together(made: Cubin, ptx: str, target: Target, assemble: Callabl
     found = _THREADS.search(ptx)
     if found is None or made.registers is None or _PRODUCTS.search(ptx):
         return made
-    if not waits_of(made.image, target.capability).in_turns:
-        return made
-    threads = int(found[1])
-    best, tried, least = made, set[int](), _CLEARLY * _under_way(made, threads, target)
-    for registers in (made.registers, made.registers + REGISTER_STEP):
-        ctas = _resident_ctas(registers, threads, target)
+    threads, tried = int(found[1]), set[int]()
+    best, least = made, _CLEARLY * _under_way(made, threads, target)
+    for more in range(0, _MOST_MORE + 1, REGISTER_STEP):
+        ctas = _resident_ctas(made.registers + more, threads, target)
         told = _most_registers(ctas, threads) if ctas else 0
-        if told < registers or told in tried:
+        if told < made.registers + more or not waits_of(best.image, target.capability).in_turns:
+            break
+        if told in tried:
             continue
         tried.add(told)
         other = assemble(_THREADS.sub(rf"\g<0>\n.maxnreg {told}", ptx, count=1))

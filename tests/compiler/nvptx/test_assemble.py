@@ -326,7 +326,7 @@ def k(x_ptr, y_ptr, n, N: tl.constexpr, WRITE: tl.constexpr):
 
 
 @pytest.mark.parametrize(
-    "size, write, rounds", [(128, False, 4), (256, False, 4), (128, True, 1), (8192, False, 1)], ids=str
+    "size, write, rounds", [(128, False, 4), (256, False, 4), (128, True, 4), (8192, False, 1)], ids=str
 )
 def test_short_loops_that_wait_for_memory_have_several_loads_on_their_way(from_text, size, write, rounds) -> None:
     sample = from_text(LOOP, {"x_ptr": "*fp32:16", "y_ptr": "*fp32:16", "n": "i32"}, {"N": size, "WRITE": write})
