@@ -172,14 +172,16 @@ def fill(x_ptr, y_ptr, n):
 """
     target = Target.parse("cuda:90a")
     made = from_text(text, {"x_ptr": "*i32:16", "y_ptr": "*i32:16", "n": "i32"})
-    assert (emit_ptx(made.program("cuda:90a"), target).count("st.global") == 1) == alone
+    ptx = emit_ptx(made.program("cuda:90a"), target)
+    assert (ptx.count("st.global") == 1) == alone
+    assert ptx.count("nounroll") == 1  # of the loop, or of that over the rest
 
 
 def test_halves_are_computed_in_pairs(from_text) -> None:
     text = """
 def scaled(x_ptr, y_ptr, z_ptr, N: tl.constexpr):
     o = tl.arange(0, N)
-    tl.store(z_ptr + o, tl.load(x_ptr + o) * tl.load(y_ptr + o))
+    tl.store(z_ptr + o, tl.load(x_ptr + o) * tl.exp(tl.load(y_ptr + o).to(tl.float32)).to(tl.float16))
 """
     made = from_text(text, dict.fromkeys(("x_ptr", "y_ptr", "z_ptr"), "*fp16:16"), {"N": 1024})
     ptx = emit_ptx(made.program("cuda:90a"), Target.parse("cuda:90a"))
