@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from .hoist import FREE
 
 #: Words that a thread loads before, at most. With 64 it is 0.93 of the time (swiglu, benchmarks/results/
-#: 2026-11-30-h200-recurrences), with 128 it leaves room for half as many CTAs and takes 1.45 (_silu_and_mul_kernel,
+#: 2026-11-30-h200-recurrences), with 128 it leaves room for half as many CTAs and takes up to 1.38 (SiLU times a gate,
 #: 2026-11-30-h200-loads).
 MOST_LOADED = 64
 _LOAD = re.compile(r"\bld\.global[\w.:]*?(?:\.v(\d))?\.b(\d+)")

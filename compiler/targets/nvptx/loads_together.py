@@ -20,7 +20,7 @@ from .machine_code import waits_of
 
 #: Registers are given to warps, so many to a thread at a time (CUDA C++ Programming Guide, occupancy).
 REGISTER_STEP = 8
-#: Loads under way on an SM, of those before, from which other code is better: with 1.5 it was 0.99 to 1.0.
+#: Loads under way on an SM, of those before, from which other code is better: with 1.5 a kernel had 0.99.
 _CLEARLY = 1.5
 #: Registers more than there were, at most, that code is told of.
 _MOST_MORE = 2 * REGISTER_STEP
