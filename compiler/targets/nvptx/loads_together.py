@@ -2,10 +2,10 @@
 
 To have few registers, ptxas lets a loop wait for what one load brings, use it, and only then begin the next one in the
 same registers, even where the SM would hold as many CTAs with more of them. It does not where it is told how many there
-may be: as many as leave room for the CTAs that there are, or for a step fewer. The code is kept that has the most loads
-under way on an SM (:mod:`.machine_code`), if that are clearly more. Of the speed of sums of exponentials it is worth
-1.15, of norms of groups 1.12, of sums of rows 1.22 and 1.23 (benchmarks/results/2026-11-30-h200-loads). Loops around
-products wait for other things: one with weights of 4 bits took 1.37 of its time.
+may be: as many as leave room for the CTAs that there are, or for those that a step or two more leave. The code is kept
+that has the most loads under way on an SM (:mod:`.machine_code`), if they are clearly more. Of the speed of sums of
+exponentials it is worth 1.15, of norms of groups 1.12, of sums of rows 1.22 and 1.23 (benchmarks/results/
+2026-11-30-h200-loads). Loops around products wait for other things: one with weights of 4 bits took 1.37 of its time.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ def waits_of(cubin: bytes, capability: int) -> Waits:
     ten."""
     made: list[tuple[int, int]] = []
     for code in _texts(cubin):
-        instructions = [_decoded(code, place, capability) for place in range(0, len(code), _INSTRUCTION.size)]
+        count = len(code) // _INSTRUCTION.size
+        instructions = [_decoded(code, number * _INSTRUCTION.size, capability) for number in range(count)]
         made += [_waits(instructions[first : last + 1]) for first, last in _innermost(instructions)]
     return Waits(sum(loads > 0 for loads, _ in made), sum(loads for loads, _ in made), sum(turns for _, turns in made))
 
