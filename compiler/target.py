@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from .errors import TargetError
-from .hardware import REGISTER_FILE
+from .hardware import LANES, REGISTER_FILE
 
 KIB = 1024
+#: Registers of a warp are given in such units, by one of so many parts of a multiprocessor.
+REGISTER_UNIT, PARTITIONS = 256, 4
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,14 @@ class MultiprocessorLimits:
     registers: int = REGISTER_FILE
     reserved_bytes: int = KIB
     shared_unit: int = 128
+
+    def warps_with(self, registers: int) -> int:
+        """Warps whose threads have so many ``registers`` each that it holds at the same time, as ``cuda_occupancy.h``
+        of the toolkit computes it: they are handed out to warps in units, and belong to one of four parts."""
+        if registers < 1:
+            return self.warps
+        of_a_warp = -(-registers * LANES // REGISTER_UNIT) * REGISTER_UNIT
+        return min(self.warps, self.registers // PARTITIONS // of_a_warp * PARTITIONS)
 
 
 #: By compute capability without its dot, also of GPUs that nothing is compiled for (the same table, of version 13.0).

@@ -15,9 +15,6 @@ from deuteron.compiler.target import LIMITS, MultiprocessorLimits
 #: What runs out first: "blocks" and "threads" are the multiprocessor's own limits.
 Limiter: TypeAlias = Literal["registers", "shared memory", "threads", "blocks"]
 
-#: Registers are handed out to warps in units, and belong to one of four parts of the multiprocessor.
-REGISTER_UNIT, PARTITIONS = 256, 4
-
 
 @dataclass(frozen=True)
 class Occupancy:
@@ -42,18 +39,11 @@ def occupancy(arch: str, *, threads: int, registers: int, shared_bytes: int) -> 
     fitting: list[tuple[int, Limiter]] = [
         (limits.blocks, "blocks"),
         (limits.warps // warps, "threads"),
-        (_warps_by_registers(limits, registers) // warps, "registers"),
+        (limits.warps_with(registers) // warps, "registers"),
         (limits.shared_bytes // _shared_of_a_block(limits, shared_bytes), "shared memory"),
     ]
     blocks, limiter = min(fitting, key=lambda pair: pair[0])
     return None if blocks == 0 else Occupancy(blocks, blocks * warps, limits.warps, limiter)
-
-
-def _warps_by_registers(limits: MultiprocessorLimits, registers: int) -> int:
-    if registers < 1:
-        return limits.warps
-    of_a_warp = -(-registers * LANES // REGISTER_UNIT) * REGISTER_UNIT
-    return limits.registers // PARTITIONS // of_a_warp * PARTITIONS
 
 
 def _shared_of_a_block(limits: MultiprocessorLimits, shared_bytes: int) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...hardware import MOST_REGISTERS, REGISTER_FILE, threads_of
+from ...hardware import LANES, MOST_REGISTERS
 from ...target import Target
 from .cubin import Cubin
 from .machine_code import waits_of
@@ -38,7 +38,7 @@ def with_loads_together(made: Cubin, ptx: str, target: Target, assemble: Callabl
     best, least = made, _CLEARLY * _under_way(made, threads, target)
     for more in range(0, _MOST_MORE + 1, REGISTER_STEP):
         ctas = _resident_ctas(made.registers + more, threads, target)
-        told = _most_registers(ctas, threads) if ctas else 0
+        told = _most_registers(ctas, threads, target) if ctas else 0
         if told < made.registers + more or not waits_of(best.image, target.capability).in_turns:
             break
         if told in tried:
@@ -59,11 +59,11 @@ def _under_way(made: Cubin, threads: int, target: Target) -> float:
 
 def _resident_ctas(registers: int, threads: int, target: Target) -> int:
     """CTAs that an SM holds, as far as threads and registers go."""
-    limits = target.limits
-    given = -(-registers // REGISTER_STEP) * REGISTER_STEP * threads
-    return min(limits.blocks, threads_of(limits.warps) // threads, REGISTER_FILE // given)
+    warps = threads // LANES
+    return min(target.limits.blocks, target.limits.warps_with(registers) // warps)
 
 
-def _most_registers(ctas: int, threads: int) -> int:
+def _most_registers(ctas: int, threads: int, target: Target) -> int:
     """Registers that a thread may have where an SM holds so many CTAs."""
-    return min(MOST_REGISTERS, REGISTER_FILE // (ctas * threads) // REGISTER_STEP * REGISTER_STEP)
+    steps = range(REGISTER_STEP, MOST_REGISTERS + REGISTER_STEP, REGISTER_STEP)
+    return min(MOST_REGISTERS, max((r for r in steps if _resident_ctas(r, threads, target) >= ctas), default=0))
