@@ -53,12 +53,14 @@ class _Instruction:
 
 def waits_of(cubin: bytes, capability: int) -> Waits:
     """How the loops of the only kernel in ``cubin`` wait for memory; ``capability`` is the compute capability times
-    ten."""
+    ten. Of a file that is laid out in another way nothing is said: no assembler promises this one."""
     made: list[tuple[int, int]] = []
-    for code in _texts(cubin):
-        count = len(code) // _INSTRUCTION.size
-        instructions = [_decoded(code, number * _INSTRUCTION.size, capability) for number in range(count)]
-        made += [_waits(instructions[first : last + 1]) for first, last in _innermost(instructions)]
+    try:
+        for code in _texts(cubin):
+            instructions = [_decoded(code, place, capability) for place in range(0, len(code), _INSTRUCTION.size)]
+            made += [_waits(instructions[first : last + 1]) for first, last in _innermost(instructions)]
+    except (struct.error, IndexError, OverflowError):  # the last: of offsets that no memory has
+        return Waits(0, 0, 0)
     return Waits(sum(loads > 0 for loads, _ in made), sum(loads for loads, _ in made), sum(turns for _, turns in made))
 
 

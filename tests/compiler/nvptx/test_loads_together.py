@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -89,6 +90,31 @@ def test_of_two_loops_both_count() -> None:
     # Of loops in one another the inner one.
     nested = PTX.format(arch="90a", body=inner, before="")
     assert waits_of(_assemble(nested, Target.parse("cuda:90a"), None, False).image, 90) == Waits(1, 2, 1)
+
+
+def test_files_of_another_layout_say_nothing() -> None:
+    """And fail no compilation: cut short, with sections elsewhere or more of them, with code of other sizes."""
+    body, _ = BODIES["a load that needs the one before"]
+    image = _assemble(PTX.format(arch="90a", body=body, before=""), Target.parse("cuda:90a"), None, False).image
+    assert waits_of(image, 90).in_turns
+    (headers,) = struct.unpack_from("<Q", image, 0x28)
+    count, names = struct.unpack_from("<HH", image, 0x3C)
+    others = [image[:size] for size in (0, 4, 0x30, len(image) // 2)]
+    others += [image[:at] + struct.pack("<Q", 1 << 63) + image[at + 8 :] for at in (0x28, headers + 64 * names + 24)]
+    others.append(image[:0x3C] + struct.pack("<HH", count, count) + image[0x40:])
+    others.append(image[:0x3C] + struct.pack("<H", 0xFFFF) + image[0x3E:])
+    sizes = [headers + 64 * number + 32 for number in range(count)]
+    others.append(_with_each(image, sizes, 1000 * 16 + 8))
+    for other in others:
+        assert waits_of(other, 90) == Waits(0, 0, 0)
+
+
+def _with_each(image: bytes, places: Sequence[int], number: int) -> bytes:
+    """``image`` with ``number`` in each of ``places``."""
+    made = bytearray(image)
+    for place in places:
+        struct.pack_into("<Q", made, place, number)
+    return bytes(made)
 
 
 EXPONENTIALS = """
