@@ -22,8 +22,8 @@ from .machine_code import waits_of
 REGISTER_STEP = 8
 #: Loads under way on an SM, of those before, from which other code is better: with 1.5 a kernel had 0.99.
 _CLEARLY = 1.5
-#: Registers more than there were, at most, that code is told of.
-_MOST_MORE = 2 * REGISTER_STEP
+#: Registers more than there were, by which CTAs are counted; code is told of all that those leave.
+_MORE = (0, REGISTER_STEP, 2 * REGISTER_STEP)
 _PRODUCTS = re.compile(r"^\s*(?:@!?%p\d+ )?(?:wg)?mma", re.MULTILINE)
 _THREADS = re.compile(r"^\.reqntid (\d+)$(?!\n\.minnctapersm)", re.MULTILINE)
 
@@ -34,21 +34,24 @@ def with_loads_together(made: Cubin, ptx: str, target: Target, assemble: Callabl
     found = _THREADS.search(ptx)
     if found is None or made.registers is None or _PRODUCTS.search(ptx):
         return made
-    threads, tried = int(found[1]), set[int]()
+    threads, before = int(found[1]), waits_of(made.image, target.capability)
+    told = _told(made.registers, threads, target) if before.in_turns else []
     best, least = made, _CLEARLY * _under_way(made, threads, target)
-    for more in range(0, _MOST_MORE + 1, REGISTER_STEP):
-        ctas = _resident_ctas(made.registers + more, threads, target)
-        told = _most_registers(ctas, threads, target) if ctas else 0
-        if told < made.registers + more or not waits_of(best.image, target.capability).in_turns:
+    # Where the most registers spare no waiting, fewer do not: loads may need what others brought.
+    for registers in (*told[-1:], *told[:-1]):
+        other = assemble(_THREADS.sub(rf"\g<0>\n.maxnreg {registers}", ptx, count=1))
+        waits, flying = waits_of(other.image, target.capability), _under_way(other, threads, target)
+        if best is made and waits.turns >= before.turns:
             break
-        if told in tried:
-            continue
-        tried.add(told)
-        other = assemble(_THREADS.sub(rf"\g<0>\n.maxnreg {told}", ptx, count=1))
-        flying = _under_way(other, threads, target)
         if not other.spill_bytes and flying > least:
             best, least = other, flying
     return best
+
+
+def _told(registers: int, threads: int, target: Target) -> list[int]:
+    """Of how many registers code is told that takes so many, from the fewest on."""
+    ctas = [_resident_ctas(registers + more, threads, target) for more in _MORE]
+    return sorted({_most_registers(each, threads, target) for each in ctas if each})
 
 
 def _under_way(made: Cubin, threads: int, target: Target) -> float:
