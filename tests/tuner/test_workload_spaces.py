@@ -72,9 +72,10 @@ def slots(problem: Problem, config: Configuration, target: str) -> int:
 
 def ahead(problem: Problem, config: Configuration, target: str) -> int:
     """The slots of the ring, and one more where as many copies are under way as there are slots."""
-    count = slots(problem, config, target)
-    refilled = count > 1 and f"{{pending = {count - 1}," in gpu_text(problem, config, target)
-    return count + refilled
+    count, text = slots(problem, config, target), gpu_text(problem, config, target)
+    if count == 1:  # it is refilled where the loop fetches behind what it waits for
+        return count + (text.rfind("gpu.fetch") > text.rfind("gpu.receive"))
+    return count + (f"{{pending = {count - 1}," in text)
 
 
 def gpu_text(problem: Problem, config: Configuration, target: str) -> str:
