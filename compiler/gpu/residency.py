@@ -47,8 +47,8 @@ ANOTHER_CTA = Guard(PROGRAMS, "least", 2)
 def economised(stream: Stream, target: Target, schedule: Schedule, *, refilled: bool = True) -> Stream:
     """The stream with a slot less, where that lets an SM hold another CTA; else as it is. If slots are ``refilled``,
     each is filled again as soon as it is read, and as many copies are under way when a product waits for its tiles. Of
-    two slots only one is left then: attention over pages takes 0.91 of the time with four CTAs of one slot that it
-    takes with three of two (benchmarks/results/2026-11-30-h200-loads)."""
+    two slots only one is left then: attention over pages takes 0.92 of the time with one slot that it takes with two
+    (benchmarks/results/2026-11-30-h200-loads, pairs-two-slots.json and pairs.json)."""
     leaner = replace(stream, slots=stream.slots - 1, refilled=refilled)
     if leaner.slots < (1 if refilled else 2):
         return stream

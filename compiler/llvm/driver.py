@@ -74,7 +74,8 @@ def compile_text(
 
     ``brief``: only by passes that combine and clean up, each of them once, for one function whose loops hold nothing
     that they do not change (:mod:`.hoist`): a quarter of the time of all passes at speed 1, which combine five times.
-    ``pairs``: independent operations on narrow numbers become those on vectors, which GPUs have for two halves.
+    ``pairs``: independent operations on narrow numbers become those on vectors, which GPUs have for two halves; not
+    if ``brief``.
 
     Raises:
         InternalCompilerError: LLVM cannot parse or verify the text.

@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable
 
 from ...hardware import LANES, MOST_REGISTERS
-from ...target import Target
+from ...target import REGISTER_UNIT, Target
 from .cubin import Cubin
 from .machine_code import waits_of
 
 #: Registers are given to warps, so many to a thread at a time (CUDA C++ Programming Guide, occupancy).
-REGISTER_STEP = 8
+REGISTER_STEP = REGISTER_UNIT // LANES
 #: Loads under way on an SM, of those before, from which other code is better: with 1.5 a kernel had 0.99.
 _CLEARLY = 1.5
 #: Registers more than there were, by which CTAs are counted; code is told of all that those leave.
