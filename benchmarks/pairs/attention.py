@@ -115,6 +115,38 @@ def window_attn(q, k, v, o, N, scale, W: tl.constexpr, D: tl.constexpr, BM: tl.c
 
 
 @triton.jit
+def int8_attn(q, k, v, o, sq, sk, N, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    """8-bit queries and keys with a scale a block; values in halves, each block summed up in halves."""
+    bh = tl.program_id(1).to(tl.int64)
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.arange(0, BN)
+    d = tl.arange(0, D)
+    q, k, v, o = q + bh * N * D, k + bh * N * D, v + bh * N * D, o + bh * N * D
+    kp, vp = k + n[None, :] * D + d[:, None], v + n[:, None] * D + d[None, :]
+    x = tl.load(q + m[:, None] * D + d[None, :], mask=m[:, None] < N, other=0)
+    scale = tl.load(sq + bh * tl.cdiv(N, BM) + tl.program_id(0))
+    sk += bh * tl.cdiv(N, BN)
+    best = tl.full((BM,), float("-inf"), tl.float32)
+    total = tl.zeros((BM,), tl.float32)
+    acc = tl.zeros((BM, D), tl.float32)
+    for s in range(0, N, BN):
+        kk = tl.load(kp, mask=n[None, :] < N - s, other=0)
+        qk = tl.dot(x, kk).to(tl.float32) * (scale * tl.load(sk))
+        new = tl.maximum(best, tl.max(tl.where(n[None, :] < N - s, qk, float("-inf")), 1))
+        p = tl.math.exp2(tl.where(n[None, :] < N - s, qk, float("-inf")) - new[:, None])
+        f = tl.math.exp2(best - new)
+        total = total * f + tl.sum(p, 1)
+        vv = tl.load(vp, mask=n[:, None] < N - s, other=0.0)
+        acc = acc * f[:, None]
+        acc += tl.dot(p.to(tl.float16), vv, out_dtype=tl.float16)
+        best = new
+        kp += BN * D
+        sk += 1
+        vp += BN * D
+    tl.store(o + m[:, None] * D + d[None, :], (acc / total[:, None]).to(tl.float16), mask=m[:, None] < N)
+
+
+@triton.jit
 def varlen_attn(
     q, k, v, o, starts, scale, H: tl.constexpr, KV: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
 ):
@@ -213,6 +245,17 @@ def long(arrays: Arrays) -> Arguments:
     return {**given, "o": arrays.zeros("fp16", *shape), "N": 8192, "scale": 0.127}
 
 
+def quantised(arrays: Arrays) -> Arguments:
+    heads, n, dim = 64, 2048, 64
+    whole = {name: arrays.integers("i8", -64, 64, heads, n, dim) for name in ("q", "k")}
+    scales = {
+        "sq": arrays.uniform("fp32", 0.01, 0.03, heads, n // 128),
+        "sk": arrays.uniform("fp32", 0.01, 0.03, heads, n // 64),
+    }
+    halves = {"v": arrays.normal("fp16", heads, n, dim), "o": arrays.zeros("fp16", heads, n, dim)}
+    return {**whole, **halves, **scales, "N": n}
+
+
 def packed(arrays: Arrays) -> Arguments:
     starts = list(accumulate(LENGTHS, initial=0))
     k, v = (arrays.normal("fp16", starts[-1], 8, 128) for _ in range(2))
@@ -251,6 +294,14 @@ CASES = [
         lambda a: (cdiv(a["N"], a["BM"]), a["q"].shape[0]),
         {"W": 1024, "D": 128, "BM": 128, "BN": 64},
         num_warps=8,
+    ),
+    Case(
+        "int8_attn",
+        int8_attn,
+        quantised,
+        lambda a: (cdiv(a["N"], a["BM"]), a["q"].shape[0]),
+        {"D": 64, "BM": 128, "BN": 64},
+        num_stages=3,
     ),
     Case(
         "varlen_attn",

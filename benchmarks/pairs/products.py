@@ -141,6 +141,7 @@ def f64_gemv(a, x, y, N, K, BN: tl.constexpr, BK: tl.constexpr):
 
 TILE = {"BM": 128, "BN": 128, "BK": 64, "PREC": "tf32", "ACC": tl.float32}
 TILE_F32 = TILE | {"BK": 32}
+HALF_SUMS = TILE | {"ACC": tl.float16}
 
 
 def strided(kind: str, order: str, m: int, n: int, k: int) -> Callable[[Arrays], Arguments]:
@@ -202,6 +203,7 @@ CASES = [
     Case("mm_tn_f16", mm_strided, strided("fp16", "tn", 4096, 4096, 4096), tiles, TILE, num_warps=8),
     Case("mm_odd_k_f16", mm_strided, strided("fp16", "nt", 2048, 2048, 2050), tiles, TILE, num_warps=8),
     Case("mm_odd_all_f16", mm_strided, strided("fp16", "nn", 2047, 2049, 2051), tiles, TILE, num_warps=8),
+    Case("mm_half_sums", mm_strided, strided("fp16", "nn", 4096, 4096, 4096), tiles, HALF_SUMS, num_warps=8),
     Case("mm_tf32", mm_strided, strided("fp32", "nn", 4096, 4096, 4096), tiles, TILE_F32, num_warps=8),
     Case("mm_tf32_nt", mm_strided, strided("fp32", "nt", 4096, 4096, 4096), tiles, TILE_F32, num_warps=8),
     Case("mm_tf32_tn", mm_strided, strided("fp32", "tn", 4096, 4096, 4096), tiles, TILE_F32, num_warps=8),

@@ -109,6 +109,28 @@ def w4_mm(a, b, sc, c, M, N, K, G: tl.constexpr, BM: tl.constexpr, BN: tl.conste
 
 
 @triton.jit
+def w4_zeros_mm(a, b, sc, zeros, c, M, N, K, G, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Eight 4-bit weights along K in a word; scales and packed zero points as whole tiles; rows that wrap."""
+    m = (tl.program_id(0) * BM + tl.arange(0, BM)) % M
+    n = (tl.program_id(1) * BN + tl.arange(0, BN)) % N
+    k = tl.arange(0, BK)
+    ap = a + m[:, None] * K + k[None, :]
+    bp = b + (k[:, None] // 8) * N + n[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for s in range(tl.cdiv(K, BK)):
+        group = (s * BK + k)[:, None] // G
+        scale = tl.load(sc + group * N + n[None, :])
+        zero = tl.load(zeros + group * (N // 8) + n[None, :] // 8)
+        x = tl.load(ap)
+        w = tl.load(bp)
+        w = ((w >> (k[:, None] % 8 * 4)) & 15) - ((zero >> (n[None, :] % 8 * 4)) & 15)
+        acc += tl.dot(x, (w * scale).to(x.dtype))
+        ap += BK
+        bp += BK // 8 * N
+    tl.store(c + m[:, None] * N + n[None, :], acc.to(tl.float16))
+
+
+@triton.jit
 def w4_join_mm(a, b, sc, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Two 4-bit weights along N in a byte, joined and interleaved."""
     m = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -247,6 +269,23 @@ def packed_words(m: int, n: int, k: int) -> Callable[[Arrays], Arguments]:
     return arguments
 
 
+def words_with_zeros(m: int, n: int, k: int) -> Callable[[Arrays], Arguments]:
+    """As :func:`packed_words`, with eight zero points in a word."""
+
+    def arguments(arrays: Arrays) -> Arguments:
+        given = packed_words(m, n, k)(arrays)
+        zeros = arrays.integers("i32", -(2**31), 2**31 - 1, k // 128, n // 8)
+        return {
+            **{name: given[name] for name in ("a", "b", "sc")},
+            "zeros": zeros,
+            "c": given["c"],
+            **sized(m, n, k),
+            "G": 128,
+        }
+
+    return arguments
+
+
 def packed_columns(arrays: Arrays) -> Arguments:
     m, n, k = HALF
     b, scale = arrays.integers("i8", -128, 128, k, n // 2), arrays.normal("fp32", n, scale=0.1)
@@ -300,6 +339,7 @@ CASES = [
     Case("w8_mm_small_m", w8_mm, int8_weights(*FEW), tiles, {"BM": 16, "BN": 64, "BK": 128}, num_stages=4),
     Case("w4_mm", w4_mm, packed_words(*HALF), tiles, {"G": 128, "BM": 64, "BN": 128, "BK": 64}),
     Case("w4_mm_small_m", w4_mm, packed_words(*FEW), tiles, {"G": 128, "BM": 16, "BN": 64, "BK": 128}, num_stages=4),
+    Case("w4_zeros_mm", w4_zeros_mm, words_with_zeros(32, 4096, 4096), tiles, {"BM": 32, "BN": 64, "BK": 128}),
     Case("w4_join_mm", w4_join_mm, packed_columns, tiles, {"BM": 64, "BN": 128, "BK": 64}),
     Case("w4_nk_mm", w4_nk_mm, packed_rows(*HALF), tiles, {"BM": 64, "BN": 128, "BK": 128}),
     Case("w4_nk_mm_small_m", w4_nk_mm, packed_rows(*FEW), tiles, {"BM": 16, "BN": 64, "BK": 256}, num_stages=4),

@@ -49,8 +49,13 @@ def access_of(op: MemoryOp, facts: AxisFacts) -> Access:
 
 
 def _distances(pointer: Value, facts: AxisFacts) -> list[float]:
-    """How far apart neighbours along each axis mostly are, where they are not next to each other."""
-    return [inf if step is None else abs(step) for step in facts.steps[pointer]]
+    """How far apart neighbours along each axis mostly are, in elements, where they are not next to each other.
+
+    Where they mostly have one address, as ``k // 8`` has for packed numbers, that counts as a sector: lanes that share
+    out neighbours hold fewer numbers each than lanes that all read the same ones.
+    """
+    sector = SECTOR_BYTES // pointer.type.pointee.bytes
+    return [inf if step is None else abs(step) or sector for step in facts.steps[pointer]]
 
 
 def _widest(op: MemoryOp, axis: int, facts: AxisFacts) -> int:

@@ -318,14 +318,24 @@ def _by_halves(state: Lowering, value: str, word: str, shuffle: Callable[[str, s
     return text.op(f"or disjoint i64 {upper}, {wide[0]}")
 
 
-def shuffle_element(state: Lowering, value: str, elem: Element, lane_xor: int) -> str:
-    """One element of any type from the lane that differs by ``lane_xor``."""
+def shared_by_shuffle(elem: Element) -> int:
+    """How many elements travel together in the 32 bits that machines move from lane to lane."""
+    return max(1, 32 // max(8, elem.bits))
+
+
+def shuffle_elements(state: Lowering, values: Sequence[str], elem: Element, lane_xor: int) -> list[str]:
+    """A power of two of elements of any type of the lane that differs by ``lane_xor``; narrow ones travel together."""
     name = register_type(elem)
     if name == "float":
-        return butterfly(state, value, "float", lane_xor)
-    unit = _join_unit(state, elem, [value])
+        return [butterfly(state, value, "float", lane_xor) for value in values]
     word = "i64" if elem.bits == 64 else "i32"
-    return _split_unit(state, elem, butterfly(state, unit, word, lane_xor), 1)[0]
+    count = shared_by_shuffle(elem)
+    moved: list[str] = []
+    for first in range(0, len(values), count):
+        together = list(values[first : first + count])
+        unit = butterfly(state, _join_unit(state, elem, together), word, lane_xor)
+        moved += _split_unit(state, elem, unit, len(together))
+    return moved
 
 
 def shuffle_from(state: Lowering, value: str, elem: Element, lane: str) -> str:

@@ -9,7 +9,7 @@ from ...hardware import LANE_BITS
 from ...ir.core import Block, Value
 from ...ir.types import Element
 from .combining import rounds_alike
-from .convert import shuffle_element, shuffle_from
+from .convert import shared_by_shuffle, shuffle_elements, shuffle_from
 from .lowering import ELEMENT_RULES, Lowering
 
 #: One partial result: a value for each operand of the reduction.
@@ -60,8 +60,13 @@ def across_lanes(
 ) -> list[Item]:
     """The items of all lanes that differ in ``bits``, combined. One lane's left item is another's right one: where they
     round otherwise, all get what the first one has, since a branch on a number has to be the same one for all."""
+    together = max(map(shared_by_shuffle, elements))
     for bit in bits:
-        items = [_exchange(state, block, item, elements, 1 << bit) for item in items]
+        items = [
+            item
+            for first in range(0, len(items), together)
+            for item in _exchange(state, block, items[first : first + together], elements, 1 << bit)
+        ]
     if not bits or rounds_alike(block):
         return items
     first = state.thread_bits([0 if bit in bits else 1 << bit for bit in range(LANE_BITS)], [])
@@ -71,6 +76,12 @@ def across_lanes(
     ]
 
 
-def _exchange(state: Lowering, block: Block, item: Item, elements: list[Element], lane_xor: int) -> Item:
-    other = tuple(shuffle_element(state, value, elem, lane_xor) for value, elem in zip(item, elements, strict=True))
-    return combine(state, block, item, other)
+def _exchange(
+    state: Lowering, block: Block, items: Sequence[Item], elements: list[Element], lane_xor: int
+) -> list[Item]:
+    columns = [
+        shuffle_elements(state, values, elem, lane_xor)
+        for values, elem in zip(zip(*items, strict=True), elements, strict=True)
+    ]
+    others = zip(*columns, strict=True)
+    return [combine(state, block, item, other) for item, other in zip(items, others, strict=True)]

@@ -10,7 +10,7 @@ from ...hardware import LANE_BITS
 from ...ir.core import Value
 from ...layout.linear import flatten
 from ...tile.movement import Butterfly, Gather
-from .convert import shuffle_element
+from .convert import shuffle_elements
 from .lowering import Lowering, reach_of, rule
 from .vectors import load_shared, store_shared
 
@@ -26,7 +26,7 @@ def _butterfly(state: Lowering, op: Butterfly) -> None:
         state.define(op.result, _across_warps(state, op, plan))
     elif plan.lane:
         state.define_lazily(
-            op.result, [source], lambda i: shuffle_element(state, source[i ^ plan.register], elem, plan.lane)
+            op.result, [source], lambda i: shuffle_elements(state, [source[i ^ plan.register]], elem, plan.lane)[0]
         )
     else:
         state.define_lazily(op.result, [source], lambda i: source[i ^ plan.register])

@@ -404,3 +404,19 @@ def test_lanes_are_along_the_axis_where_neighbours_mostly_are_near(to_gpu) -> No
     made = to_gpu(PIXELS, signature, {"ROWS": 64, "C": 32})
     (load,) = _all(made, VectorLoad)
     assert [basis[0] for basis in load.result.type.layout.lane] == [1, 2, 4, 8, 16]
+
+
+PACKED = """
+def packed(b_ptr, o_ptr, N, K: tl.constexpr, COLUMNS: tl.constexpr):
+    k = tl.arange(0, K)[:, None]
+    n = (tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS))[None, :] % N
+    word = tl.load(b_ptr + k // 8 * N + n)
+    tl.store(o_ptr + k * N + n, (word >> k % 8 * 4) & 15)
+"""
+
+
+def test_lanes_are_along_neighbours_rather_than_along_copies_of_one(to_gpu) -> None:
+    """Eight numbers of a word: lanes that lie along them would all hold every column."""
+    made = to_gpu(PACKED, {"b_ptr": "*i32:16", "o_ptr": "*i32:16", "N": "i32"}, {"K": 64, "COLUMNS": 64})
+    (load,) = _all(made, VectorLoad)
+    assert [basis[1] for basis in load.result.type.layout.lane] == [1, 2, 4, 8, 16]

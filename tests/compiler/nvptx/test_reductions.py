@@ -120,6 +120,28 @@ def test_lanes_share_what_warps_bring_together(from_text, dtype, warps, sums, sh
     assert (after.count("fadd"), after.count("shfl.sync.bfly")) == (sums, shuffles)
 
 
+TIMES = """
+@triton.jit
+def times(x, y):
+    return x * y
+"""
+
+
+@pytest.mark.parametrize(("dtype", "together"), [("fp32", 1), ("fp16", 2), ("bf16", 2), ("i8", 4)])
+def test_narrow_results_of_a_thread_travel_together(from_text, simulated, rng, dtype, together) -> None:
+    """Eight rows a warp, all lanes along each: as many at once as fit the 32 bits of a shuffle, five times."""
+    types = {"x_ptr": f"*{dtype}:16", "y_ptr": f"*{dtype}:16"}
+    text = REDUCE.format(reduction="tl.reduce(x, 1, times)") + TIMES
+    sample = from_text(text, types, {"M": 8, "N": 512, "AXIS": 1}, 1)
+    llvm = sample.program().llvm
+    assert llvm[llvm.index("define ") :].count("shfl.sync.bfly") == 5 * 8 // together
+    x = rng.choice([-1, 1], (8, 512)).astype(DTYPES[dtype])
+    x[:, 37] = np.arange(1, 9)
+    y = np.zeros(8, x.dtype)
+    simulated(sample, (1,), [x, y])
+    np.testing.assert_array_equal(y, x.astype(np.int64).prod(axis=1))
+
+
 SCAN = """
 def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, REVERSE: tl.constexpr):
     offs = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
