@@ -17,6 +17,9 @@ from deuteron.compiler.whole_file import sync_folder
 from .codec import JsonObject, canonical_json
 from .input_file import check_regular, open_file
 
+#: Bytes of a first line that are looked at: many more than the header of a log has.
+MOST_OF_FIRST_LINE = 1 << 16
+
 
 class EventLog:
     """Opens and locks the file at ``path``; a context manager.
@@ -52,6 +55,12 @@ class EventLog:
         except OSError:
             self._file.truncate(end)
             raise
+
+    def begins_like(self, value: JsonObject) -> bool:
+        """Whether the first line is whole, or may be ``value`` as far as a crash let it be written."""
+        self._file.seek(0)
+        line: bytes = self._file.readline(MOST_OF_FIRST_LINE)
+        return line.endswith(b"\n") or canonical_json(value).encode().startswith(line)
 
     def recover(self) -> list[bytes]:
         """All whole lines, without their newlines; a line that was cut off is removed from the file."""

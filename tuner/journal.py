@@ -95,9 +95,15 @@ class Journal:
             raise JournalError(f"cannot write {self.path}: {error.strerror}", hint="name another folder") from None
 
     def _recover(self) -> list[tuple[Mapping[str, int], str, Trial]]:
+        header = self._header.to_json()
+        if not self._log.begins_like(header):
+            raise JournalError(
+                f"not a journal of this job: the first line of {self.path} was cut off or is of something else",
+                hint="use another folder, or delete the file to start again",
+            )
         lines = self._log.recover()
         if not lines:
-            self._log.append(self._header.to_json())
+            self._log.append(header)
             return []
         self._check_header(lines[0])
         events = (self._read(number, line) for number, line in enumerate(lines[1:], start=2))

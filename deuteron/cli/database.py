@@ -169,15 +169,19 @@ def _settings(url: str | None, *, there: bool = False) -> Settings:
 
 
 def _refuse_missing(address: str) -> None:
-    """Raise CommandError where there is no file of SQLite: opening it would make an empty one."""
+    if is_missing(address):
+        raise CommandError(
+            f"there is no database {shown(address)}", hint="--url names another; `deuteron db upgrade` makes one"
+        )
+
+
+def is_missing(address: str) -> bool:
+    """Whether there is no file of SQLite: opening it would make an empty one."""
     from deuteron.server.database import parse_url  # lazy: help starts without the service
 
-    parsed = parse_url(address)
     with explained(address):
-        if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).exists():
-            raise CommandError(
-                f"there is no database {shown(address)}", hint="--url names another; `deuteron db upgrade` makes one"
-            )
+        parsed = parse_url(address)
+        return parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).exists()
 
 
 def make_home(settings: Settings) -> None:

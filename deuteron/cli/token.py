@@ -15,7 +15,7 @@ from deuteron.compiler.extras import require_extras
 from deuteron.compiler.printable import printable_line
 from deuteron.compiler.standard_streams import drop_output
 
-from .database import explained, make_home
+from .database import explained, is_missing, make_home, shown
 from .errors import CommandError
 from .output import console, make_table, say, tell
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke bearer tokens of the service.")
 
+_WHERE = "DEUTERON_HOME or DEUTERON_DATABASE_URL says where it is"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -63,6 +64,8 @@ def list_tokens() -> None:
 
     Example: `deuteron token list`
     """
+    if missing := _missing_database():
+        raise CommandError(missing, hint=_WHERE)
     with _store() as store, store.read() as tx:
         tokens = tx.tokens.all()
     table = make_table("id", "name", "scopes", "created (UTC)", "state")
@@ -80,11 +83,24 @@ def revoke(
 
     Example: `deuteron token revoke 3f0c…`
     """
+    if missing := _missing_database():
+        raise CommandError(
+            f"there is no token {token_id}: {missing}", hint=f"`deuteron token list` shows them; {_WHERE}"
+        )
     with _store() as store, store.write() as tx:
         if all(token.id != token_id for token in tx.tokens.all()):
             raise CommandError(f"there is no token {token_id}", hint="`deuteron token list` shows them with their ids")
         token = tx.tokens.revoke(token_id)
     tell(f"token {token.id} of {printable_line(token.name)} is {_state(token)}")
+
+
+def _missing_database() -> str:
+    """That there is no database, in words; nothing where there is one. Who lists or ends tokens makes none."""
+    require_extras("server", by="deuteron token")
+    from deuteron.server import Settings  # lazy: help starts without the service
+
+    address = Settings.from_environment().database_url
+    return f"there is no database {shown(address)}" if is_missing(address) else ""
 
 
 @contextmanager

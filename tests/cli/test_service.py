@@ -132,6 +132,14 @@ def test_a_database_that_is_not_there_is_not_made(run, tmp_path: Path, command: 
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_who_lists_or_ends_tokens_makes_no_database(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DEUTERON_HOME", str(tmp_path / "home"))
+    for command in (("list",), ("revoke", "3f0c")):
+        refused = run("token", *command)
+        assert refused.code == 2 and "there is no database sqlite:///" in refused.err and "DEUTERON_HOME" in refused.err
+    assert not (tmp_path / "home").exists()
+
+
 def test_a_database_of_a_newer_version_is_called_so(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """As after an update that was taken back: two hints named each other."""
     monkeypatch.setenv("DEUTERON_HOME", str(tmp_path))

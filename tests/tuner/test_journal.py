@@ -84,6 +84,25 @@ def test_cut_off_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
         assert [trial.number for _, _, trial in journal.trials] == [0, 7]
 
 
+@pytest.mark.parametrize("left", [0, 1, 20])
+def test_a_header_that_was_cut_off_is_written_again(tmp_path: Path, left: int) -> None:
+    Journal(tmp_path, SPEC).close()
+    path = tmp_path / "journal.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:left])
+    Journal(tmp_path, SPEC).close()
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("foreign", [b"hello", b'{"trials": [1, 2]}', b"x" * (1 << 20)])
+def test_a_line_of_something_else_is_not_taken_for_a_header_that_was_cut_off(tmp_path: Path, foreign: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(foreign)
+    with pytest.raises(JournalError, match="not a journal of this job"):
+        Journal(tmp_path, SPEC)
+    assert path.read_bytes() == foreign
+
+
 def test_damage_in_the_middle_names_the_line(tmp_path: Path) -> None:
     with Journal(tmp_path, SPEC) as journal:
         journal.append(event(0))
