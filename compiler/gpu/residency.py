@@ -28,6 +28,7 @@ from .estimates import (
     TURNED_PRODUCTS,
     product_cycles,
 )
+from .layouts.tensorcore import sums_in_halves
 from .layouts.views import unpermuted
 from .streams.plan import Stream, StreamPlan
 
@@ -81,7 +82,10 @@ def _ctas(stream: Stream, target: Target, schedule: Schedule) -> int:
 
 
 def _sums(dot: Dot) -> int:
-    """Registers of all threads that hold the accumulator of ``dot``: one for an element of f16, too, two for f64."""
+    """Registers of all threads that hold the accumulator of ``dot``: one for two elements that are added up in f16, two
+    for one of f64."""
+    if sums_in_halves(dot):
+        return dot.acc.type.size // 2
     return dot.acc.type.size * max(1, dot.acc.type.elem.bits // REGISTER_BITS)
 
 

@@ -33,7 +33,8 @@ def dot(
     """input[M, K] @ other[K, N] + acc[M, N]; tiles of rank 3 or more are a batch of such products.
 
     The result has the type of ``acc``. Without ``acc`` f16 and 8-bit floats, which may be of two types, accumulate in
-    ``out_dtype`` (float32, or float16), f32 and bf16 in f32, f64 in f64, integers, which have 8 bits, in i32.
+    ``out_dtype`` (float32, or float16), f32 and bf16 in f32, f64 in f64, integers, which have 8 bits, in i32. Where
+    operands and accumulator are f16, tensor cores round the sums as they go; elsewhere the product is rounded once.
     ``input_precision`` matters for f32 operands: "tf32" (default, see the knob DEUTERON_F32_DEFAULT), "tf32x3" or
     "ieee", which are also taken for "bf16x3" and "bf16x6"; ``allow_tf32=False`` means "ieee".
     ``max_num_imprecise_acc``, at most K for 8-bit floats, has no effect.

@@ -32,7 +32,8 @@ _COLUMN_OF_D = (_LANE_OF_D & 3) * 2 + (_ELEMENT_OF_D & 1)
 
 
 def multiply(shape: str, kind: str, operands: Sequence[Array]) -> list[Array]:
-    """The four D registers: operands are four words of A, two of B, four elements of C. f64 has others."""
+    """The D registers: operands are four words of A, two of B, four elements of C, which are two words of f16. f64 has
+    others."""
     if kind == "f64":
         return _multiply_doubles(shape, operands)
     dtype = np.dtype(ELEMENTS[kind])
@@ -41,6 +42,10 @@ def multiply(shape: str, kind: str, operands: Sequence[Array]) -> list[Array]:
     a, b = gather_rows(operands[:4], kind).astype(exact), np.zeros((depth, 8), exact)
     b[_places_of_b(4 // dtype.itemsize)] = _elements(operands[4:6], kind)
     product = (a @ b)[_ROW_OF_D, _COLUMN_OF_D]
+    if len(operands) == 8:
+        halves = np.stack(operands[6:]).view(np.float16).reshape(2, LANES, 2).transpose(0, 2, 1).reshape(4, LANES)
+        sums = (product + halves).astype(np.float16).reshape(2, 2, LANES).transpose(0, 2, 1)
+        return list(np.ascontiguousarray(sums).view(operands[6].dtype)[..., 0])
     return [(mine + acc).astype(acc.dtype) for mine, acc in zip(product, operands[6:10], strict=True)]
 
 

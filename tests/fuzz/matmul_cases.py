@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matmul_loops import Loop
+from matmul_operands import HALVES
 from product_cases import DTYPES, NAMES, ROUNDING, Buffer, Case, Draw, Expected, schedule
 
 
@@ -47,7 +48,7 @@ class Matmul(Loop):
         self.arguments["c_ptr"] = self.c
         self.strides("c", self.c)
         self.place()
-        self.acc = "i32" if self.kind == "i8" else "f32"
+        self.acc = "i32" if self.kind == "i8" else "f16" if self.seed >= HALVES and self.walk != "split" else "f32"
         self.compute()
         grid = self.grid()
         if self.walk == "split":
@@ -114,6 +115,9 @@ class Matmul(Loop):
                 t("tl.debug_barrier()")
                 t("back = tl.load(c_at, mask=c_mask, other=0)", f"acc += back.to(tl.{NAMES[self.acc]})")
                 self.total = self.total + self._rounded(self.total)
+        if self.acc == "f16":
+            t("acc = acc.to(tl.float32)")
+            self.tags.append("halves")
         self.epilogue()
         self.finish()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from matmul_operands import CHOSEN, MADE, Operands
+from product_cases import NAMES
 
 #: How a kernel walks over K. The second entry: whether blocks come in order, so that pointers may be moved along.
 WALKS = {
@@ -113,7 +114,7 @@ class Loop(Operands):
         if self.second:
             t("d = tl.load(d_ptr + (k0 + rk)[:, None] * sd0 + tl.arange(0, BD)[None, :] * sd1)",
               "other = tl.dot(a, d, other)")  # fmt: skip
-        out = ", out_dtype=tl.int32" if self.kind == "i8" else ""
+        out = f", out_dtype=tl.{NAMES[self.acc]}" if self.acc != "f32" else ""
         if self.draw.chance(0.5):
             t(f"acc = tl.dot(a, b, acc{precision}{out})")
         else:

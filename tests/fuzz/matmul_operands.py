@@ -13,6 +13,8 @@ GATHERED = 20_000_000
 CHOSEN = 30_000_000
 #: From this seed on threads make most operands of what they load, in blocks for warp groups, most from rings.
 MADE = 50_000_000
+#: From this seed on products are of f16, and summed up in it.
+HALVES = 60_000_000
 
 
 class Operands:
@@ -29,6 +31,8 @@ class Operands:
     def types(self) -> None:
         d = self.draw
         self.kind = d.rng.choices(["f16", "bf16", "f32", "f8e4m3", "f8e5m2", "i8"], [5, 5, 3, 2, 1, 2])[0]
+        if self.seed >= HALVES:
+            self.kind = "f16"
         self.stored_a = self.stored_b = self.kind
         if self.kind in ("f16", "bf16") and d.chance(0.25):
             # What is stored is cast before the product.

@@ -11,14 +11,15 @@ make = products.product_cases.make
 #: Seeds by architecture. Of 90a also: a ring that threads fill for products of warp groups, arrays that are stored and
 #: read again, by loads and by a stream, and a ring of slots smaller than the next one's swizzle repeats; then loops
 #: that are rotated, one and two a kernel, and such ones of 8 bits; then blocks of few rows, loops with branches
-#: that say where they read, and operands that threads make. Of 120 an array without extent.
+#: that say where they read, operands that threads make, and sums in f16. Of 120 an array without extent.
 ROTATED = (191, 238, 329, 506, 753, 904, 923, *(40_000_000 + more for more in (0, 19, 25, 28)))
 FEW_ROWS = range(10_000_000, 10_000_005)
 CHOSEN = range(30_002_000, 30_002_006)
 MADE = (50_000_000 + more for more in (142, 151, 155, 186, 189, 193, 204, 212, 246))
+HALVES = range(60_000_000, 60_000_005)
 CASES = {
-    "90a": (*range(6), 146, 152, 177, 902, *ROTATED, *FEW_ROWS, *CHOSEN, *MADE),
-    "80": range(48, 51),
+    "90a": (*range(6), 146, 152, 177, 902, *ROTATED, *FEW_ROWS, *CHOSEN, *MADE, *HALVES),
+    "80": (*range(48, 51), *HALVES[:3]),
     "120": (*range(64, 66), 300488),
 }
 #: Seeds that together use all that there is, quickly; were the generator to change, others are looked at.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from ...ir.core import Op, Value
-from ...ir.types import F32, Tile
+from ...ir.types import F16, F32, Tile
 from ...layout import (
     LinearLayout,
     WarpShuffle,
@@ -21,7 +21,7 @@ from ...layout import (
 )
 from ...tile.assembly import EffectfulAssembly, InlineAssembly
 from ...tile.control import Condition, For, If, While, Yield
-from ...tile.elementwise import Cast
+from ...tile.elementwise import Cast, Constant
 from ...tile.map import MapElementwise
 from ...tile.matmul import Dot
 from ...tile.memory import AtomicCAS, AtomicRMW, Load, Store
@@ -36,7 +36,7 @@ from .reduction import bits_of
 from .relayout import RULES, Relayout, Rule
 from .scan import scan_layout
 from .shared_operands import first_operand, operand_of_threads, shared_operand
-from .tensorcore import choose, choose_warp_group, multiply_add_layout, needs_wide_accumulator
+from .tensorcore import choose, choose_warp_group, multiply_add_layout, sums_in_halves
 from .views import is_view
 
 OpT = TypeVar("OpT", bound=Op)
@@ -230,8 +230,8 @@ def _dot(state: Relayout, dot: Dot) -> None:
         accumulator = multiply_add_layout(dot.acc.type.shape, state.warps)
     acc = state.demand(dot.acc, accumulator)
     narrow = acc.type.elem
-    if needs_wide_accumulator(dot):
-        acc = _cast(state, acc, dot.acc.type.with_layout(accumulator).with_elem(F32))
+    if narrow == F16 and not (sums_in_halves(dot) and (group or core)):
+        acc = _widened(state, acc)
     made: Dot | Mma | Wgmma
     if group is not None:
         b = shared_operand(state, dot.b, k_axis=0)
@@ -249,10 +249,12 @@ def _dot(state: Relayout, dot: Dot) -> None:
     state.emit(Cast(made.result, narrow), dot)
 
 
-def _cast(state: Relayout, value: Value, to: Tile) -> Value:
-    cast = Cast(value, to.elem)
-    state.append(cast)
-    return cast.result
+def _widened(state: Relayout, acc: Value) -> Value:
+    """``acc`` in f32; zeros stay zeros that nobody needs in registers."""
+    number = acc.op.value if isinstance(acc.op, Constant) else None
+    wide = Cast(acc, F32) if number is None else Constant(number, acc.type.with_elem(F32))
+    state.append(wide)
+    return wide.result
 
 
 # Rings and roles ---------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...hardware import LANES, REGISTER_FILE, WARPS_PER_GROUP, threads_of
-from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, Element, Scalar
+from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, U8, Element
 from ...layout import (
     LinearLayout,
     blocked,
@@ -110,21 +110,21 @@ def choose_warp_group(dot: Dot, target: Target, schedule: Schedule) -> WarpGroup
         return None
     fits = elem in (F16, BF16, I8, U8, *_EIGHT_BIT_FLOATS) or (elem == F32 and dot.precision == "tf32")
     counts = wgmma_warps((m, n), warps)
-    columns = _columns(n // counts[1], m * n // threads_of(warps), schedule)
+    columns = _columns(n // counts[1], m * n // threads_of(warps), 2 if sums_in_halves(dot) else 1, schedule)
     if not fits or columns < WGMMA_LEAST_N or depth * elem.bytes < WGMMA_DEPTH_BYTES:
         return None
     accumulator = wgmma_accumulator((m, n), counts, columns)
     return WarpGroupCore(columns, accumulator, dot_operand((m, depth), 0, counts, elem.bits))
 
 
-def _columns(most: int, held: int, schedule: Schedule) -> int:
+def _columns(most: int, held: int, per_register: int, schedule: Schedule) -> int:
     """Columns of an instruction, ``most`` at most, for which there are registers; below the fewest that it can have
-    where there are none. ``held``: what a thread has of the accumulator."""
+    where there are none. ``held``: what a thread has of the accumulator, ``per_register`` in one."""
     registers = min(schedule.maxnreg or REGISTER_FILE, REGISTER_FILE // threads_of(schedule.num_warps))
     columns = min(WGMMA_MAX_N, most)
     while columns >= WGMMA_LEAST_N:
         own = columns // 2  # 64 rows of 128 threads
-        if own + (_MORE_REGISTERS if own == held else _MORE_IN_TURN) <= registers:
+        if own // per_register + (_MORE_REGISTERS if own == held else _MORE_IN_TURN) <= registers:
             break
         columns //= 2
     return columns
@@ -164,7 +164,7 @@ def accumulator_layout(dot: Dot, target: Target, schedule: Schedule) -> LinearLa
     return chosen.accumulator if chosen else multiply_add_layout(dot.acc.type.shape, warps)
 
 
-def needs_wide_accumulator(dot: Dot) -> bool:
-    """Half-precision accumulators are kept in f32 inside a dot: exact enough, and one code path."""
-    elem = dot.acc.type.elem
-    return isinstance(elem, Scalar) and elem == F16
+def sums_in_halves(dot: Dot) -> bool:
+    """Whether tensor cores add up in f16, two sums a register: what they do with products of f16 alone. Other products
+    whose accumulator is of f16 are added up in f32, and rounded once."""
+    return dot.acc.type.elem == dot.a.type.elem == F16

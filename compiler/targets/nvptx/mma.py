@@ -12,7 +12,7 @@ from ...ir.core import Value
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8
 from ...layout import LinearLayout
 from ..simt.lowering import Lowering, rule
-from ..simt.vectors import packed_words
+from ..simt.vectors import define_words, packed_words
 from .machine import RULES
 
 PTX_NAMES = {
@@ -25,8 +25,13 @@ PTX_NAMES = {
     F8E4M3: "e4m3",
     F8E5M2: "e5m2",
 }
-#: How LLVM and PTX call the elements of accumulators, and the letter for their registers in assembly.
-_ACCUMULATORS = {F32: ("float", "f", "f32"), F64: ("double", "d", "f64"), I32: ("i32", "r", "s32")}
+#: How LLVM and PTX call the registers of accumulators, of which f16 fills each with two, and their letter in assembly.
+ACCUMULATORS = {
+    F16: ("i32", "r", "f16"),
+    F32: ("float", "f", "f32"),
+    F64: ("double", "d", "f64"),
+    I32: ("i32", "r", "s32"),
+}
 
 
 @rule(Mma, RULES)
@@ -37,7 +42,7 @@ def _mma(state: Lowering, op: Mma) -> None:
         variants = _tf32_products(state, a, b, op.precision)
     else:
         variants = [(a, b)]
-    acc = list(state.values[op.acc].force())
+    acc = sums_of(state, op.acc)
     tiles = _Tiles(op)
     for k in range(tiles.k):
         for m in range(tiles.m):
@@ -47,7 +52,30 @@ def _mma(state: Lowering, op: Mma) -> None:
                     a_words = left[_fragment(m * tiles.k + k, tiles.of_a)]
                     b_words = right[_fragment(n * tiles.k + k, tiles.of_b)]
                     acc[place] = _instruction(state, op, a_words, b_words, acc[place])
-    state.define(op.result, acc)
+    define_sums(state, op.result, acc)
+
+
+def sums_of(state: Lowering, acc: Value) -> list[str]:
+    """The registers of an accumulator."""
+    per_word = sums_of_a_word(acc)
+    if per_word == 1:
+        return list(state.values[acc].force())
+    starts = range(0, len(state.values[acc]), per_word)
+    return [packed_words(state, acc, range(i, i + per_word))[0] for i in starts]
+
+
+def define_sums(state: Lowering, acc: Value, registers: Sequence[str]) -> None:
+    """Give an accumulator its registers."""
+    per_word = sums_of_a_word(acc)
+    if per_word == 1:
+        state.define(acc, registers)
+    else:
+        define_words(state, acc, {per_word * i: word for i, word in enumerate(registers)}, per_word)
+
+
+def sums_of_a_word(acc: Value) -> int:
+    """How many elements one register of an accumulator holds."""
+    return 2 if acc.type.elem == F16 else 1
 
 
 def _fragment(number: int, words: int) -> slice:
@@ -64,7 +92,7 @@ class _Tiles:
         rows, columns, depth = map(int, re.findall(r"\d+", op.instruction))
         packed = _elements_of_a_word(op.a)
         self.of_a, self.of_b = rows * depth // (LANES * packed), columns * depth // (LANES * packed)
-        self.of_acc = rows * columns // LANES
+        self.of_acc = rows * columns // LANES // sums_of_a_word(op.acc)
         self.k = op.a.type.shape[1] // depth
         self.m = _registers(layouts[0]) // (self.of_a * packed * self.k)
         self.n = _registers(layouts[1]) // (self.of_b * packed * self.k)
@@ -114,7 +142,7 @@ def _rest(state: Lowering, value: str, rounded: str) -> str:
 
 def _instruction(state: Lowering, op: Mma, a: Sequence[str], b: Sequence[str], acc: Sequence[str]) -> list[str]:
     kind = PTX_NAMES[op.a.type.scalar]
-    out, letter, name = _ACCUMULATORS[op.acc.type.scalar]
+    out, letter, name = ACCUMULATORS[op.acc.type.scalar]
     word, of_word = ("double", "d") if kind == "f64" else ("i32", "r")
     count = len(acc)
     d, first, second = _operands(0, count), _operands(count, len(a)), _operands(count + len(a), len(b))

@@ -9,13 +9,12 @@ from ...gpu.asynchronous import Await, Settle, SharedView, Wgmma
 from ...gpu.layouts.tensorcore import WGMMA_DEPTH_BYTES
 from ...hardware import WARPS_PER_GROUP
 from ...ir.core import Value
-from ...ir.types import Tile
 from ...layout import LinearLayout, MatrixDescriptor, matrix_descriptor
 from ...tile.elementwise import Constant
 from ..simt.lowering import Lowering, rule
 from ..simt.vectors import packed_words
 from .machine import RULES
-from .mma import PTX_NAMES
+from .mma import ACCUMULATORS, PTX_NAMES, define_sums, sums_of, sums_of_a_word
 from .uniform import uniform_warp_bits
 
 #: Warp bits inside a group.
@@ -39,7 +38,8 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
     steps = op.a.type.shape[1] // step
     # Sums that begin at zero need no zeros: the first step does not add.
     begins = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
-    held = op.columns // 2  # registers of one instruction: 64 rows of 128 threads
+    per_word = sums_of_a_word(op.acc)
+    held = op.columns // 2  # sums of one instruction: 64 rows of 128 threads
     coordinates = layout.register_coordinates()
     b = _Operand(state, op.b, 0, [basis[1] for basis in layout.warp])
     a: _Operand | _Fragments = (
@@ -52,15 +52,15 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
         row, column = coordinates[place]
         for k in range(steps):
             inputs = (*a(row, k * step), *b(column, k * step))
-            products.append(_Product(place, inputs, adds=bool(k) or not begins))
-    acc = [] if begins else state.values[op.acc].force()
-    state.define(op.result, _products(state, op, products, len(coordinates), acc, (a, b)))
+            products.append(_Product(place // per_word, inputs, adds=bool(k) or not begins))
+    acc = [] if begins else sums_of(state, op.acc)
+    define_sums(state, op.result, _products(state, op, products, len(coordinates) // per_word, acc, (a, b)))
 
 
 @rule(Await, RULES)
 def _await(state: Lowering, op: Await) -> None:
-    word, letter = _word(op.x.type)
-    sums = state.values[op.x].force()
+    word, letter, _ = ACCUMULATORS[op.x.type.scalar]
+    sums = sums_of(state, op.x)
     tied = [f"={letter}"] * len(sums) + [str(i) for i in range(len(sums))]
     made = state.text.asm(
         [word] * len(sums),
@@ -69,7 +69,7 @@ def _await(state: Lowering, op: Await) -> None:
         [(word, v) for v in sums],
         convergent=True,
     )
-    state.define(op.result, made)
+    define_sums(state, op.result, made)
 
 
 @rule(Settle, RULES)
@@ -81,14 +81,9 @@ def _wait(pending: int) -> str:
     return f"wgmma.wait_group.sync.aligned {pending};"
 
 
-def _word(type: Tile) -> tuple[str, str]:
-    """LLVM type and constraint of a sum."""
-    return ("float", "f") if type.is_float else ("i32", "r")
-
-
 @dataclass(frozen=True)
 class _Product:
-    """One instruction: its first sum, its inputs with their LLVM types, whether it adds to the sums."""
+    """One instruction: the first register of its sums, its inputs with their LLVM types, whether it adds to them."""
 
     place: int
     inputs: tuple[tuple[str, str], ...]
@@ -161,13 +156,13 @@ def _products(
     acc: list[str],
     operands: tuple[_Operand | _Fragments, _Operand],
 ) -> list[str]:
-    """The ``count`` sums of all instructions, from the fence to the wait in one piece of assembly: LLVM must neither
-    compute an input behind the fence nor read a sum before the wait, and what it takes for a piece grows with the
-    accumulators that go through it."""
+    """The ``count`` registers with the sums of all instructions, from the fence to the wait in one piece of assembly:
+    LLVM must neither compute an input behind the fence nor read a sum before the wait, and what it takes for a piece
+    grows with the accumulators that go through it."""
     elem = op.a.type.elem
     kind, depth = PTX_NAMES[op.a.type.scalar], WGMMA_DEPTH_BYTES // elem.bytes
-    word, letter = _word(op.acc.type)
-    name = f"m64n{op.columns}k{depth}.{'f32' if op.acc.type.is_float else 's32'}.{kind}.{kind}"
+    word, letter, sum_kind = ACCUMULATORS[op.acc.type.scalar]
+    name = f"m64n{op.columns}k{depth}.{sum_kind}.{kind}.{kind}"
     # After scale-d for floats the signs of A and B, then for 16-bit elements what is transposed.
     immediates = ["1", "1"] if op.acc.type.is_float else []
     if elem.bits == 16:
@@ -175,7 +170,7 @@ def _products(
     passed: dict[tuple[str, str], str] = {}
     lines = ["wgmma.fence.sync.aligned;"]
     for product in products:
-        sums = ", ".join(f"${product.place + i}" for i in range(op.columns // 2))
+        sums = ", ".join(f"${product.place + i}" for i in range(op.columns // 2 // sums_of_a_word(op.acc)))
         *words, right = (passed.setdefault(x, f"${count + len(passed)}") for x in product.inputs)
         left = words[0] if len(words) == 1 else "{" + ", ".join(words) + "}"
         more = ", ".join([str(int(product.adds)), *immediates])

@@ -2,7 +2,8 @@
 
 A phi is made when its value is asked for. Its operand from the back edge is asked for once the body is lowered, which
 may bring in further phis: so a loop carries exactly the registers that its results depend on. Tiles of 8-bit
-floats, with which nothing computes as they are, travel in whole words: GPUs have no registers of a byte.
+floats, with which nothing computes as they are, travel in whole words: GPUs have no registers of a byte. So do sums
+that tensor cores keep two in a register.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
+from ...gpu.asynchronous import Await, Wgmma
 from ...gpu.latency.unroll import is_plain
+from ...gpu.ops import Mma
 from ...hardware import REGISTER_BITS
 from ...ir.core import Value
-from ...ir.types import F8E4M3, F8E5M2
+from ...ir.types import F8E4M3, F8E5M2, F16
 from ...tile.control import Condition, For, If, While, Yield, handed_on
 from ...tile.elementwise import Constant
 from .lowering import RULES, Lowering, rule
@@ -100,11 +103,14 @@ def _per_word(value: Value) -> int:
     return REGISTER_BITS // value.type.elem.bits
 
 
-def _travels_in_words(value: Value) -> bool:
-    """Whether a loop carries a value so: 8-bit floats that fill words, without copies."""
+def _travels_in_words(value: Value, next: Value) -> bool:
+    """Whether a loop that hands on ``next`` carries ``value`` so: 8-bit floats, or sums of tensor cores in f16, that
+    fill words, without copies."""
+    elem = value.type.elem
+    if elem not in (F8E4M3, F8E5M2) and not (elem == F16 and isinstance(next.op, Mma | Wgmma | Await)):
+        return False
     registers = canonical_of(value.type)
-    fills = registers == tuple(range(len(registers)))
-    return value.type.elem in (F8E4M3, F8E5M2) and fills and len(registers) % _per_word(value) == 0
+    return registers == tuple(range(len(registers))) and len(registers) % _per_word(value) == 0
 
 
 def _words(state: Lowering, value: Value) -> dict[int, str]:
@@ -124,7 +130,8 @@ def _for(state: Lowering, op: For) -> None:
     following = "%" + text.fresh("n")
 
     before = state.block
-    words = [_words(state, init) if _travels_in_words(init) else None for init in op.inits]
+    carried = zip(op.inits, handed_on(op.body), strict=True)
+    words = [_words(state, init) if _travels_in_words(init, next) else None for init, next in carried]
     text.do(f"br label %{head}")
     state.begin(head)
     header = _Header(state, before)
