@@ -280,6 +280,14 @@ CASES = [
         num_stages=2,
     ),
     Case(
+        "gqa_paged_four",
+        gqa_paged,
+        pages,
+        lambda a: (a["lens"].shape[0], 8),
+        {"H": 32, "KV": 8, "D": 128, "BH": 4, "PAGE": 16, "BN": 64},
+        num_stages=2,
+    ),
+    Case(
         "mha_decode_nodot",
         mha_decode_nodot,
         tokens,

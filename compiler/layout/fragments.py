@@ -38,15 +38,16 @@ def _check(what: str, shape: Coordinates, warps: Coordinates, minimum: tuple[int
 def mma_accumulator(shape: Sequence[int], warps_per_cta: Sequence[int]) -> LinearLayout:
     """C and D of mma.sync m16n8kK with 32-bit elements: c0,c1 at row g, columns 2t and 2t+1; c2,c3 at row g+8.
 
-    Registers: 4 of one instruction, then instructions along N, then along M, then batch.
-    Raises LayoutError when the tile is smaller than 16x8.
+    Registers: 4 of one instruction, then instructions along N, then along M, then batch. Of fewer than 16 rows there
+    are c0 and c1 alone; lanes without a row or columns of their own hold copies.
+    Raises LayoutError when the tile has one column.
     """
     return _mma_accumulator(tuple(shape), tuple(warps_per_cta))
 
 
 @lru_cache(maxsize=1024)
 def _mma_accumulator(shape: Coordinates, warps: Coordinates) -> LinearLayout:
-    _check("mma accumulator", shape, warps, (16, 8))
+    _check("mma accumulator", shape, warps, (1, 2))
     m, n = len(shape) - 2, len(shape) - 1
     tiling = Tiling(shape)
     _one_accumulator(tiling, m, n, 16)
@@ -80,8 +81,9 @@ def dot_operand(
     ``element_bits``: 16 (m16n8k16), 32 (tf32, m16n8k8) or 8 (m16n8k32). ``warps_per_cta`` is the parent's.
     Registers come in the order of the instruction's .b32 operands: v = 32 / bits consecutive registers make one
     operand, 4v registers one A fragment and 2v one B fragment; further fragments follow along K, then along M
-    (A) or N (B), then batch. A of wgmma from registers is the same layout with warps (4 or more, ...).
-    Raises LayoutError for other widths and for tiles smaller than the instruction.
+    (A) or N (B), then batch. A of wgmma from registers is the same layout with warps (4 or more, ...). Of fewer than
+    16 rows A has half the registers; lanes without a row or column of their own hold copies.
+    Raises LayoutError for other widths, and for tiles with fewer k than the instruction.
     """
     return _dot_operand(tuple(shape), operand, tuple(warps_per_cta), element_bits)
 
@@ -93,10 +95,10 @@ def _dot_operand(shape: Coordinates, operand: int, warps: Coordinates, bits: int
     packed = 32 // bits
     tiling = Tiling(shape)
     if operand == 0:
-        _check("mma operand A", shape, warps, (16, 8 * packed))
+        _check("mma operand A", shape, warps, (1, 8 * packed))
         outer, k = len(shape) - 2, len(shape) - 1
     else:
-        _check("mma operand B", shape, warps, (8 * packed, 8))
+        _check("mma operand B", shape, warps, (8 * packed, 2))
         k, outer = len(shape) - 2, len(shape) - 1
     tiling.take("register", k, packed)
     tiling.take("lane", k, 4)

@@ -50,6 +50,8 @@ class WarpGroupCore:
 
 
 _EIGHT_BIT_FLOATS = (F8E4M3, F8E5M2)
+#: Rows and columns of an mma.sync; and the fewest for which its lanes hold copies, or zeros stand in for rows.
+_WHOLE, _LEAST = (16, 8), (1, 2)
 #: Rows of one wgmma instruction, fewest columns, and bytes of its K (PTX ISA, "wgmma.mma_async", shapes).
 WGMMA_ROWS, WGMMA_LEAST_N, WGMMA_DEPTH_BYTES = 64, 8, 32
 
@@ -74,7 +76,9 @@ def choose(dot: Dot, target: Target, warps: int) -> TensorCore | None:
         return _choose_double(dot, target, warps)
     k = _depth(dot, elem, target)
     (m, n), depth = dot.acc.type.shape, dot.a.type.shape[1]
-    if k is None or m < 16 or n < 8 or depth < k:
+    # Few rows or columns of f32 are multiplied as they are: tensor cores would round them.
+    least = _WHOLE if elem == F32 else _LEAST
+    if k is None or m < least[0] or n < least[1] or depth < k:
         return None
     counts = _spread(m, n, warps)
     return TensorCore(

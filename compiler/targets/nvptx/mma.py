@@ -51,7 +51,9 @@ def _mma(state: Lowering, op: Mma) -> None:
                 for left, right in variants:
                     a_words = left[_fragment(m * tiles.k + k, tiles.of_a)]
                     b_words = right[_fragment(n * tiles.k + k, tiles.of_b)]
-                    acc[place] = _instruction(state, op, a_words, b_words, acc[place])
+                    acc[place] = (_short_instruction if tiles.short else _instruction)(
+                        state, op, a_words, b_words, acc[place]
+                    )
     define_sums(state, op.result, acc)
 
 
@@ -83,7 +85,8 @@ def _fragment(number: int, words: int) -> slice:
 
 
 class _Tiles:
-    """How many instructions one warp issues along M, N and K, and how many operands of an instruction a lane has."""
+    """How many instructions one warp issues along M, N and K, and how many operands of an instruction a lane has: half
+    of A and of the accumulator where there are fewer rows than the instruction has, and zeros stand for the others."""
 
     def __init__(self, op: Mma) -> None:
         layouts = [v.type.layout for v in (op.a, op.b, op.acc)]
@@ -93,6 +96,10 @@ class _Tiles:
         packed = _elements_of_a_word(op.a)
         self.of_a, self.of_b = rows * depth // (LANES * packed), columns * depth // (LANES * packed)
         self.of_acc = rows * columns // LANES // sums_of_a_word(op.acc)
+        #: Whether the rows from the eighth on are zeros.
+        self.short = op.acc.type.shape[0] < rows
+        if self.short:
+            self.of_a, self.of_acc = self.of_a // 2, self.of_acc // 2
         self.k = op.a.type.shape[1] // depth
         self.m = _registers(layouts[0]) // (self.of_a * packed * self.k)
         self.n = _registers(layouts[1]) // (self.of_b * packed * self.k)
@@ -153,6 +160,14 @@ def _instruction(state: Lowering, op: Mma, a: Sequence[str], b: Sequence[str], a
     constraints = ",".join([f"={letter}"] * count + [of_word] * (len(a) + len(b)) + [str(i) for i in range(count)])
     operands = [(word, v) for v in (*a, *b)] + [(out, v) for v in acc]
     return state.text.asm([out] * count, text, constraints, operands, effects=False, convergent=True)
+
+
+def _short_instruction(state: Lowering, op: Mma, a: Sequence[str], b: Sequence[str], acc: Sequence[str]) -> list[str]:
+    """Of the rows from the eighth on, which every second word of A and the later half of the sums are for, there are
+    none."""
+    nothing = "0.0" if op.acc.type.elem == F32 else "0"
+    whole = [word for own in a for word in (own, "0")]
+    return _instruction(state, op, whole, b, [*acc, *[nothing] * len(acc)])[: len(acc)]
 
 
 def _operands(first: int, count: int) -> str:

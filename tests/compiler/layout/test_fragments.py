@@ -245,10 +245,29 @@ def test_more_warps_than_rows_hold_copies():
     assert layout.is_surjective
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(1, 32), (4, 8), (8, 2), (16, 4), (32, 2), (2, 4)])
+def test_fragments_of_few_rows_or_columns_are_those_of_the_instruction_modulo_the_tile(rows, columns):
+    """Two instructions along K. Of fewer than 16 rows there are none from the eighth on, nor registers for them."""
+    whole = [i for i in range(4) if rows >= 16 or i < 2]
+    made = mma_accumulator((rows, columns), (1, 1))
+    for lane, (number, i) in itertools.product(LANES, enumerate(whole)):
+        row, col = accumulator(i, lane)
+        assert made.apply(number, lane) == (row % rows, col % columns)
+    a, b = dot_operand((rows, 32), 0, (1, 1), 16), dot_operand((32, columns), 1, (1, 1), 16)
+    of_a = [i for i in range(8) if rows >= 16 or i in (0, 1, 4, 5)]
+    for lane, step in itertools.product(LANES, range(2)):
+        for number, i in enumerate(of_a):
+            row, k = a_16_bit(i, lane)
+            assert a.apply(step * len(of_a) + number, lane) == (row % rows, 16 * step + k)
+        for i in range(4):
+            k, col = b_16_bit(i, lane)
+            assert b.apply(step * 4 + i, lane) == (16 * step + k, col % columns)
+
+
 def test_tiles_that_no_instruction_fits_are_refused():
-    with pytest.raises(LayoutError, match="16x8"):
-        mma_accumulator((8, 8), (1, 1))
-    with pytest.raises(LayoutError, match="16x16"):
+    with pytest.raises(LayoutError, match="1x2"):
+        mma_accumulator((16, 1), (1, 1))
+    with pytest.raises(LayoutError, match="1x16"):
         dot_operand((16, 8), 0, (1, 1), 16)
     with pytest.raises(LayoutError, match="64-bit"):
         dot_operand((64, 64), 0, (1, 1), 64)

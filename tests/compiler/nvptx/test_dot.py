@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from single_operations import DOT, as_tf32, one_product
+from single_operations import as_tf32, one_product
 
 
 @pytest.mark.parametrize(
@@ -33,13 +33,25 @@ def test_dot(from_text, simulated, check_ptx, rng, dtype, precision, instruction
     assert (instruction.replace("m16n8", f"m64n{n}") if groups else instruction) in ptx
 
 
-def test_a_dot_too_small_for_tensor_cores_is_multiplied_and_added(from_text, simulated, rng) -> None:
-    sample = from_text(
-        DOT,
-        {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"},
-        {"M": 4, "N": 32, "K": 16, "P": "ieee"},
-    )
-    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((4, 16), (16, 32)))
-    c = np.zeros((4, 32), np.float32)
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "i8", "fp8e5"])
+@pytest.mark.parametrize(
+    "shape", [(1, 32, 32), (2, 2, 64), (4, 64, 32), (8, 8, 64), (16, 4, 32), (64, 2, 64), (128, 4, 128)]
+)
+def test_few_rows_and_few_columns(from_text, simulated, check_ptx, rng, dtype, shape) -> None:
+    """Lanes without a row or column of their own hold copies; from the eighth row on there may be none."""
+    sample, a, b, c = one_product(from_text, rng, dtype, "ieee", shape)
     simulated(sample, (1,), [a, b, c])
-    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5 * shape[2])
+    assert "mma.sync" in check_ptx(sample)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("fp16", (4, 32, 8)), ("fp16", (64, 1, 64)), ("fp32", (8, 32, 32)), ("fp32", (32, 4, 32))]
+)
+def test_a_dot_too_small_for_tensor_cores_is_multiplied_and_added(
+    from_text, simulated, check_ptx, rng, dtype, shape
+) -> None:
+    sample, a, b, c = one_product(from_text, rng, dtype, "tf32", shape)
+    simulated(sample, (1,), [a, b, c])
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5 * shape[2])
+    assert "mma" not in check_ptx(sample)
