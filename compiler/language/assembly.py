@@ -22,10 +22,10 @@ def inline_asm_elementwise(
     a scalar where there are no ``args``.
 
     ``dtype`` may be a tuple: then the result is one. ``constraints`` are LLVM's for its registers, results first:
-    ``"=r,=f,r,l"`` (h, r, l: integers of 16, 32, 64 bits; f, d: floats of 32, 64), and ``"~{memory}"`` for what else
-    changes. ``$0``, ``$1``, ... in ``asm`` are these registers. Each run takes ``pack`` elements, whichever lie in one
-    thread; elements below 32 bits share registers of 32 bits, the first in the lowest bits. Without ``is_pure`` it runs
-    though its results are not used, in every thread that holds the elements.
+    ``"=r,=f,r,l"`` (h, r, l: integers of 16, 32, 64 bits; f, d: floats of 32, 64; n, i: a constant that stands in the
+    text), and ``"~{memory}"`` for what else changes. ``$0``, ``$1``, ... in ``asm`` are these registers. Each run takes
+    ``pack`` elements, whichever lie in one thread; elements below 32 bits share registers of 32 bits, the first in the
+    lowest bits. Without ``is_pure`` it runs though its results are not used, in every thread that holds the elements.
 
     On GPUs only. Raises TypeMismatch where shapes do not broadcast, and where constraints or references do not fit the
     registers; UnsupportedOp on other targets.

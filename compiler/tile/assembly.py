@@ -6,10 +6,14 @@ import re
 
 from ..ir.core import Effect, Op, Value
 from ..ir.types import SCALARS, Element, Pointer, Tile
+from .elementwise import Constant
+from .shape import Broadcast, Splat
 
 #: Bits of a register, by its letter in constraints (LLVM, "NVPTX" under "Supported Constraint Code List").
 REGISTERS = {"h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
-_CONSTRAINT = re.compile(r"(?P<output>=&?)?(?P<letter>[hrlfd])|(?P<tied>\d+)")
+#: The letters of operands that stand in the text as numbers, as ``lop3``'s table of truth has to.
+IMMEDIATES = "ni"
+_CONSTRAINT = re.compile(rf"(?P<output>=&?)?(?P<letter>[hrlfd])|(?P<immediate>[{IMMEDIATES}])|(?P<tied>\d+)")
 #: What may follow a dollar sign: itself, or an operand's number.
 _REFERENCE = re.compile(r"\$(?:\$|(\d+)|\{(\d+)\}|(?P<other>.?))", re.DOTALL)
 
@@ -63,7 +67,7 @@ class InlineAssembly(Op, mnemonic="inline_assembly"):
         for part in self.operand_constraints:
             match = _CONSTRAINT.fullmatch(part)
             if match is not None:
-                made.append(made[int(match["tied"])] if match["tied"] else match["letter"])
+                made.append(made[int(match["tied"])] if match["tied"] else match["letter"] or match["immediate"])
         return made
 
     @property
@@ -96,6 +100,10 @@ class InlineAssembly(Op, mnemonic="inline_assembly"):
                     f"{part!r} is no constraint of {kind}",
                     hint=f"registers are {', '.join(REGISTERS)}, such as {example}; results come first",
                 )
+        held = (v for v in self.inputs for _ in range(self.registers_of(v.type.elem)))
+        for value, part in zip(held, parts[outputs:], strict=True):
+            if part in IMMEDIATES and not (_is_known(value) and value.type.is_integer):
+                raise self.fail(f"an operand of {part!r} is an integer that is known at compile time")
         for match in _REFERENCE.finditer(self.text):
             number = match[1] or match[2]
             if match["other"] is not None or (number is not None and int(number) >= len(parts)):
@@ -111,6 +119,13 @@ class InlineAssembly(Op, mnemonic="inline_assembly"):
 class EffectfulAssembly(InlineAssembly, mnemonic="effectful_assembly", effect=Effect.WRITE):
     """Inline assembly that does more than compute its results: it stays where it is, and is run though nobody reads
     them."""
+
+
+def _is_known(value: Value) -> bool:
+    """Whether a constant fills ``value``."""
+    while isinstance(value.op, Splat | Broadcast):
+        value = value.op.x
+    return isinstance(value.op, Constant)
 
 
 def width_of(element: Element) -> int:

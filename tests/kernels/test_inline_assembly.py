@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -52,6 +53,32 @@ def shift_one(x, out):
     """Scalars."""
     v = tl.load(x)
     tl.store(out, tl.inline_asm_elementwise("shf.l.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r", [v, v, 8], tl.int32, True, 1))
+
+
+@triton.jit
+def numbers(x, out, N: tl.constexpr):
+    """Operands that stand in the text."""
+    x = tl.load(x + tl.arange(0, N))
+    turned = tl.inline_asm_elementwise("shf.l.wrap.b32 $0, $1, $2, $3;", "=r,r,r,n", [x, x, 5], tl.int32, True, 1)
+    made = tl.inline_asm_elementwise("xor.b32 $0, $1, $2;", "=r,r,i", [turned, 0x000F00F0], tl.int32, True, 1)
+    tl.store(out + tl.arange(0, N), made)
+
+
+@triton.jit
+def nibbles(x, low, high, N: tl.constexpr):
+    """A table of truth, which is no operand of another kind, and 64 bits."""
+    i = tl.arange(0, N)
+    a, b = tl.inline_asm_elementwise(
+        "{ .reg .b32 t; lop3.b32 t, $2, $3, $4, $5; mov.b32 {$0, $1}, t; }",
+        "=h,=h,r,n,n,n",
+        [tl.load(x + i), 0x000F000F, 0x01000100, (0xF0 & 0xCC) | 0xAA],
+        (tl.int16, tl.int16),
+        is_pure=True,
+        pack=1,
+    )
+    far = tl.inline_asm_elementwise("add.s64 $0, $1, $2;", "=l,l,n", [b.to(tl.int64), 1 << 40], tl.int64, True, 1)
+    tl.store(low + i, a)
+    tl.store(high + i, far)
 
 
 @triton.jit
@@ -140,6 +167,22 @@ def test_floats_and_scalars(launch, request, normal):
     np.testing.assert_array_equal(launch(scale, (1,), x, np.zeros_like(x), N=64)[1], x * np.float32(5))
     one = np.array([0x01020304], np.int32)
     assert launch(shift_one, (1,), one, np.zeros_like(one))[1][0] == 0x02030401
+
+
+@pytest.mark.parametrize("size", [8, 256])
+def test_numbers_in_the_text(launch, request, rng, size):
+    if not simulated(launch, request):
+        pytest.skip("assembly is that of GPUs")
+    x = rng.integers(-(2**31), 2**31, size).astype(np.int32)
+    turned = (x.astype(np.uint32) << 5 | x.astype(np.uint32) >> 27) ^ np.uint32(0x000F00F0)
+    np.testing.assert_array_equal(launch(numbers, (1,), x, np.zeros_like(x), N=size)[1], turned.view(np.int32))
+
+
+def test_numbers_that_have_to_stand_in_the_text():
+    types = {"x": "*i32:16", "low": "*i16:16", "high": "*i64:16"}
+    code = triton.compile(nibbles, types, {"N": 128}, "cuda:90a").asm["ptx"]
+    assert re.search(r"lop3.b32 t, %r\d+, 983055, 16777472, 234;", code)
+    assert re.search(rf"add.s64 %rd\d+, %rd\d+, {1 << 40};", code)
 
 
 @pytest.mark.gpu
@@ -258,6 +301,8 @@ def wrong(x, ASM: tl.constexpr, CONSTRAINTS: tl.constexpr, PACK: tl.constexpr):
         ("mov.b32 $0, $1;", "r,r", 1, "'r' is no constraint of a result"),
         ("mov.b32 $0, $1;", "=r,=r", 1, "'=r' is no constraint of an operand"),
         ("mov.b32 $0, $1;", "=r,x", 1, "'x' is no constraint of an operand"),
+        ("mov.b32 $0, $1;", "=n,r", 1, "'=n' is no constraint of a result"),
+        ("mov.b32 $0, $1;", "=r,n", 1, "an operand of 'n' is an integer that is known at compile time"),
         ("mov.b32 $0, $1;", "=r,1", 1, "'1' is no constraint of an operand"),
         ("mov.b32 $0, $1;", "=r,r,~memory", 1, "'~memory' is no constraint"),
         ("mov.b32 $0, $2;", "=r,r", 1, "'$2' in the assembly stands for nothing"),

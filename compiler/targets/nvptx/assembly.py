@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.types import Element
-from ...tile.assembly import REGISTERS, EffectfulAssembly, InlineAssembly, width_of
+from ...tile.assembly import IMMEDIATES, REGISTERS, EffectfulAssembly, InlineAssembly, width_of
 from ..simt.convert import from_integer, to_integer
 from ..simt.lowering import Lowering, rule
 from ..simt.registers import register_type
@@ -47,7 +47,10 @@ def _run(state: Lowering, op: InlineAssembly, elements: Sequence[Sequence[str]])
         for start in range(0, op.pack, each):
             letter = letters[outputs + len(operands)]
             bits, width = _joined(state, value.type.elem, values[start : start + each])
-            operands.append((_llvm_type(letter), _as_register(state, bits, width, letter)))
+            if letter in IMMEDIATES:
+                operands.append((f"i{width}", bits))
+            else:
+                operands.append((_llvm_type(letter), _as_register(state, bits, width, letter)))
     returned = [_llvm_type(letter) for letter in letters[:outputs]]
     effects = isinstance(op, EffectfulAssembly)
     words = iter(state.text.asm(returned, op.text, op.written_constraints, operands, effects=effects))
