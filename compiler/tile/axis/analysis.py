@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 
 from ...ir.core import Block, Effect, Function, Value
 from ..control import For, If, While, handed_on
+from ..debug import Assume
+from ..elementwise import Compare, Constant
 from .info import AxisInfo, power_of_two_in, unknown
 from .rules import RULES
 from .steps import TypicalSteps
@@ -52,9 +54,20 @@ def _block(block: Block, facts: AxisFacts) -> None:
                 _while(op, facts)
             case If():
                 _if(op, facts)
+            case Assume():
+                _assume(op, block, facts)
             case _ if op.effect is Effect.CONTROL:
                 for nested in op.blocks:
                     _block(nested, facts)
+
+
+def _assume(op: Assume, block: Block, facts: AxisFacts) -> None:
+    """``tl.assume(x >= 0)``, of an ``x`` of the same block: of another it may be computed and this not be reached."""
+    if not isinstance(said := op.condition.op, Compare) or said.predicate not in ("ge", "gt"):
+        return
+    least = said.rhs.op
+    if isinstance(least, Constant) and least.value >= 0 and any(said.lhs in other.results for other in block.ops):
+        facts.known[said.lhs] = facts[said.lhs]._replace(nonnegative=True)
 
 
 def _for(op: For, facts: AxisFacts) -> None:

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deuteron.compiler.ir import Builder, Function, Pointer, Tile, Value, parse_function
+from deuteron.compiler.ir import Block, Builder, Function, Pointer, Tile, Value, parse_function
 from deuteron.compiler.ir.types import F16, I8, I32, I64, U8, U32, U64
 from deuteron.compiler.targets.interpreter import Memory, Program
 from deuteron.compiler.targets.interpreter.launch import bind
+from deuteron.compiler.tile import control as c
+from deuteron.compiler.tile import debug
 from deuteron.compiler.tile import elementwise as e
 from deuteron.compiler.tile import movement as m
 from deuteron.compiler.tile import program as p
@@ -253,6 +255,28 @@ def test_row_major_tile(k):
 def test_wrapped_offsets_stay_contiguous_in_groups_of_the_divisor(k):
     info = k.facts(k.emit(e.Rem(k.offsets(64), k.splat(k.param("m", 16), 64))))
     assert (info.contiguity, info.divisibility) == ((16,), (16,))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "least", "inside", "known"),
+    [("ge", 0, False, 16), ("gt", 0, False, 16), ("ge", -1, False, 1), ("le", 0, False, 1), ("ge", 0, True, 1)],
+)
+def test_wrapped_offsets_of_what_is_assumed_not_to_be_negative(k, predicate, least, inside, known):
+    """Columns of a grouped order of tiles, of which nobody knows that they are none below zero; what only one side of
+    a branch assumes holds there alone."""
+    column = k.emit(e.IntDiv(k.pid, k.param("group")))
+    said = k.emit(e.Compare(column, k.number(least), predicate))
+    if inside:
+        then, otherwise = Block(), Block()
+        Builder(then).emit(debug.Assume(said))
+        for side in (then, otherwise):
+            Builder(side).emit(c.Yield(()))
+        k.build.emit(c.If(k.emit(e.Compare(k.pid, k.number(5), "lt")), then, otherwise))
+    else:
+        k.build.emit(debug.Assume(said))
+    start = k.splat(k.emit(e.Mul(column, k.number(64))), 64)
+    offsets = k.emit(e.Add(start, k.emit(s.Arange(0, 64))))
+    assert k.facts(k.emit(e.Rem(offsets, k.splat(k.param("n", 16), 64)))).contiguity == (known,)
 
 
 def test_dividends_that_may_be_negative_promise_nothing(k):
