@@ -7,7 +7,7 @@ from collections.abc import Callable
 import deuteron as triton
 import deuteron.language as tl
 from pairs.arrays import Arrays
-from pairs.case import Arguments, Case, columns, tiles
+from pairs.case import Arguments, Case, cdiv, columns, tiles
 
 
 @triton.jit
@@ -60,6 +60,26 @@ def split_k(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constex
         y = tl.load(b + kk[:, None] * N + n[None, :], mask=kk[:, None] < K, other=0.0)
         acc = tl.dot(x, y, acc)
     tl.atomic_add(c + m[:, None] * N + n[None, :], acc, mask=m[:, None] < M)
+
+
+@triton.jit
+def grouped_mm(a, b, c, M, N, K, GROUP: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The order of Triton's tutorial; rows and columns wrap, for N is no multiple of a tile."""
+    pid = tl.program_id(0)
+    rows, columns = tl.cdiv(M, BM), tl.cdiv(N, BN)
+    first = pid // (GROUP * columns) * GROUP
+    size = min(rows - first, GROUP)
+    pid_m, pid_n = first + pid % (GROUP * columns) % size, pid % (GROUP * columns) // size
+    m, n, k = pid_m * BM + tl.arange(0, BM), pid_n * BN + tl.arange(0, BN), tl.arange(0, BK)
+    ap, bp = a + (m % M)[:, None] * K + k[None, :], b + k[:, None] * N + (n % N)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for s in range(tl.cdiv(K, BK)):
+        x = tl.load(ap, mask=k[None, :] < K - s * BK, other=0.0)
+        y = tl.load(bp, mask=k[:, None] < K - s * BK, other=0.0)
+        acc = tl.dot(x, y, acc)
+        ap += BK
+        bp += BK * N
+    tl.store(c + m[:, None] * N + n[None, :], acc.to(tl.bfloat16), mask=(m[:, None] < M) & (n[None, :] < N))
 
 
 @triton.jit
@@ -144,6 +164,12 @@ TILE_F32 = TILE | {"BK": 32}
 HALF_SUMS = TILE | {"ACC": tl.float16}
 
 
+def wrapped(arrays: Arrays) -> Arguments:
+    m, n, k = 4096, 5152, 4096
+    a, b = arrays.normal("bf16", m, k), arrays.normal("bf16", k, n)
+    return {"a": a, "b": b, "c": arrays.zeros("bf16", m, n), "M": m, "N": n, "K": k}
+
+
 def strided(kind: str, order: str, m: int, n: int, k: int) -> Callable[[Arrays], Arguments]:
     """Two matrices, each row by row ("n") or column by column ("t")."""
 
@@ -203,6 +229,14 @@ CASES = [
     Case("mm_tn_f16", mm_strided, strided("fp16", "tn", 4096, 4096, 4096), tiles, TILE, num_warps=8),
     Case("mm_odd_k_f16", mm_strided, strided("fp16", "nt", 2048, 2048, 2050), tiles, TILE, num_warps=8),
     Case("mm_odd_all_f16", mm_strided, strided("fp16", "nn", 2047, 2049, 2051), tiles, TILE, num_warps=8),
+    Case(
+        "grouped_mm_odd_n",
+        grouped_mm,
+        wrapped,
+        lambda a: (cdiv(a["M"], a["BM"]) * cdiv(a["N"], a["BN"]),),
+        {"GROUP": 8, "BM": 128, "BN": 128, "BK": 64},
+        num_warps=8,
+    ),
     Case("mm_half_sums", mm_strided, strided("fp16", "nn", 4096, 4096, 4096), tiles, HALF_SUMS, num_warps=8),
     Case("mm_tf32", mm_strided, strided("fp32", "nn", 4096, 4096, 4096), tiles, TILE_F32, num_warps=8),
     Case("mm_tf32_nt", mm_strided, strided("fp32", "nt", 4096, 4096, 4096), tiles, TILE_F32, num_warps=8),

@@ -15,6 +15,7 @@ from ..tile.passes import cse, dce, licm, linearize_induction
 from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from ..tile.passes.numbers import known_trips
+from ..tile.program import rows_of_groups
 from .latency.early import bring_rows_early, is_recurrence, multiplies
 from .latency.rotation import rotate_loops
 from .latency.tables import bring_tables_early
@@ -97,7 +98,7 @@ def _find(work: GpuWork) -> StreamPlan | None:
     if not work.function.ops_of(Dot):
         return None
     _bring_rows_early(work, multiplies)
-    facts = analyze(work.function)
+    facts = analyze(work.function, rows_of_groups(work.function))
     descriptors = Descriptors(work.function, facts, work.denied)
     asked, most = work.schedule.num_stages, work.limits.slots
     finder = Finder(work.function, facts, work.target, descriptors, asked, most, lambda dot: _of_warp_group(work, dot))

@@ -19,6 +19,7 @@ from ..launch_recipe import Guard
 from ..options import Schedule
 from ..target import Target
 from ..tile.axis import analyze
+from ..tile.program import rows_of_groups
 from .agreement import agree_on_control
 from .atomics import find_updates
 from .attempts import AttemptLimits, Fits, TooLarge, next_limits
@@ -62,7 +63,7 @@ def lay_out(work: GpuWork) -> None:
     """Choose a layout for every tile and emit the conversions between them."""
     function, schedule = work.function, work.schedule
     find_updates(function, work.target)
-    facts, costs = analyze(function), Costs(function)
+    facts, costs = analyze(function, rows_of_groups(function)), Costs(function)
     homes = Homes(function, facts, costs, work.target, schedule)
     work.function = Relayout(function, facts, costs, homes, work.target, schedule).run()
 

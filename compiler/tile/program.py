@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.core import Op, Value
+from ..ir.core import Function, Op, Value
 from ..ir.types import I32, Tile
 from .elementwise import Constant, IntDiv, Min, Mul, Sub
 
@@ -40,11 +40,17 @@ def counts_down(value: Value) -> bool:
 def rows_of_group(value: Value) -> bool:
     """Whether ``value`` is how many rows of tiles a group has in the grouped order of Triton's tutorials:
     ``min(rows - place // span * size, size)`` with a number for ``size``. It is positive for each place that has a
-    tile; nothing says that a launch has no programs beyond the last tile, so this is an assumption and not a fact."""
+    tile; nothing says that a launch has no programs beyond the last tile, so this is an assumption and not a fact.
+    Programs that are beyond may find other elements than their pointers lead to."""
     if not isinstance(value.op, Min):
         return False
     sides = (value.op.lhs, value.op.rhs), (value.op.rhs, value.op.lhs)
     return any(isinstance(rest.op, Sub) and _begins_group(rest.op.rhs, size) for rest, size in sides)
+
+
+def rows_of_groups(function: Function) -> set[Value]:
+    """All values of ``function`` that are :func:`rows_of_group`."""
+    return {result for op in function.walk() for result in op.results if rows_of_group(result)}
 
 
 def _begins_group(row: Value, size: Value) -> bool:

@@ -17,7 +17,7 @@ from ...tile import elementwise as ew
 from ...tile.axis import AxisFacts, analyze
 from ...tile.blocks import BlockLoad, BlockStore
 from ...tile.control import For
-from ...tile.program import rows_of_group
+from ...tile.program import rows_of_groups
 
 #: Dimensions of an array, and elements along one of a box, at most.
 MOST_DIMENSIONS = 5
@@ -45,8 +45,7 @@ class Descriptors:
         self.denied = denied
         self.maps: list[TensorMap] = []
         self._facts = facts
-        groups = {result for op in function.walk() for result in op.results if rows_of_group(result)}
-        self._hopeful = analyze(function, self.parameters.keys() | groups)
+        self._hopeful = analyze(function, self.parameters.keys() | rows_of_groups(function))
         self._promises: dict[Guard, None] = {}
         loops = function.ops_of(For)
         self._bounds = {loop.body.args[0]: [loop.lower, loop.step] for loop in loops}

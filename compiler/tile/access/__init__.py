@@ -8,5 +8,5 @@ them one by one. :mod:`.emit` turns polynomials back into operations.
 The assumptions are those of the axis facts: signed integers of 32 and 64 bits, and unsigned ones in sums and products,
 do not overflow, not in the terms of an expanded product either; nothing is divided by zero. One more is about groups of
 tiles (:func:`..program.rows_of_group`): a launch has no programs beyond the last tile. Where it has, those may find
-zeros where their own pointers lead to elements before an array.
+zeros where their own pointers lead to elements before an array. Layouts and vectors of pointers assume it, too.
 """

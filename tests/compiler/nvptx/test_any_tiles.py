@@ -375,3 +375,38 @@ def test_what_the_loop_may_have_stored_is_not_fetched_ahead(
     run_function(made.tile(target), (1,), [x, y, b, table, 5], 4, target)  # type: ignore[attr-defined]
     want = start.astype(np.float64) @ np.linalg.matrix_power(b.astype(np.float64), 5)
     np.testing.assert_array_equal(y if "writes" in to else x[5], want)
+
+
+#: Tiles in the grouped order of Triton's tutorials, and columns that wrap at an N that is no multiple of a tile.
+GROUPED = """
+def grouped(a, b, c, M, N: tl.constexpr, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    pid, columns, rows = tl.program_id(0), tl.cdiv(N, BN), tl.cdiv(M, BM)
+    first = pid // (2 * columns) * 2
+    size = min(rows - first, 2)
+    pid_m = first + pid % (2 * columns) % size
+    pid_n = pid % (2 * columns) // size
+    m, n, k = pid_m * BM + tl.arange(0, BM), pid_n * BN + tl.arange(0, BN), tl.arange(0, BK)
+    a_at = a + (m % M)[:, None] * K + k[None, :]
+    b_at = b + k[:, None] * N + (n % N)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, tl.cdiv(K, BK)):
+        acc += tl.dot(tl.load(a_at), tl.load(b_at))
+        a_at += BK
+        b_at += BK * N
+    tl.store(c + m[:, None] * N + n[None, :], acc, mask=(m[:, None] < M) & (n[None, :] < N))
+"""
+
+
+@pytest.mark.parametrize("rows", [32, 80, 96])
+def test_columns_of_grouped_tiles_wrap_in_runs(
+    from_text: Callable[..., object], run_function: Callable[..., object], rng: np.random.Generator, rows: int
+) -> None:
+    """A group has as many rows as are left, which is a positive number where there is a tile, though nothing says so:
+    every column was copied by itself."""
+    signature = {"a": "*fp16:16", "b": "*fp16:16", "c": "*fp32:16", "M": "i32", "K": "i32:16"}
+    made = from_text(GROUPED, signature, {"N": 80, "BM": 32, "BN": 64, "BK": 32})
+    assert {fetch.vector for fetch in fetches(made.gpu())} == {8}
+    a, b = (rng.integers(-2, 3, shape).astype(np.float16) for shape in ((rows, 64), (64, 80)))
+    c = np.full((rows, 80), 77, np.float32)
+    run_function(made.tile(), (2 * -(-rows // 32),), [a, b, c, rows, 64])
+    np.testing.assert_array_equal(c, a.astype(np.float64) @ b.astype(np.float64))
