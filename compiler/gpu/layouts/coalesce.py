@@ -16,6 +16,8 @@ from ..asynchronous import FetchTile
 from ..ops import VectorUpdate
 
 MemoryOp = Load | Store | AtomicRMW | AtomicCAS
+#: Elements between neighbours of which nothing is known: more than between any that are known.
+_UNKNOWN = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,14 @@ def _distances(pointer: Value, facts: AxisFacts) -> list[float]:
     """How far apart neighbours along each axis mostly are, in elements, where they are not next to each other.
 
     Where they mostly have one address, as ``k // 8`` has for packed numbers, that counts as a sector: lanes that share
-    out neighbours hold fewer numbers each than lanes that all read the same ones.
+    out neighbours hold fewer numbers each than lanes that all read the same ones. Where they are sure to have one, as
+    ``k // 64`` has for scales, a thread reads it once for all of its elements there, and lanes come last.
     """
-    sector = SECTOR_BYTES // pointer.type.pointee.bytes
-    return [inf if step is None else abs(step) or sector for step in facts.steps[pointer]]
+    sector, constancy = SECTOR_BYTES // pointer.type.pointee.bytes, facts[pointer].constancy
+    return [
+        _UNKNOWN if step is None else abs(step) or (sector if equal == 1 else inf)
+        for step, equal in zip(facts.steps[pointer], constancy, strict=True)
+    ]
 
 
 def _widest(op: MemoryOp, axis: int, facts: AxisFacts) -> int:

@@ -420,3 +420,19 @@ def test_lanes_are_along_neighbours_rather_than_along_copies_of_one(to_gpu) -> N
     made = to_gpu(PACKED, {"b_ptr": "*i32:16", "o_ptr": "*i32:16", "N": "i32"}, {"K": 64, "COLUMNS": 64})
     (load,) = _all(made, VectorLoad)
     assert [basis[1] for basis in load.result.type.layout.lane] == [1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_lanes_are_not_along_what_is_sure_to_be_one_number(to_gpu, turned) -> None:
+    """A thread reads the scale of a group once, however many of its elements that is for."""
+    text = """
+def scales(s_ptr, o_ptr, N, TURN: tl.constexpr):
+    k, n = tl.arange(0, 64), tl.arange(0, 64)
+    if TURN:
+        tl.store(o_ptr + k[:, None] % 2 + n[None, :] % 2, tl.load(s_ptr + k[:, None] // 64 + n[None, :] * N))
+    else:
+        tl.store(o_ptr + k[None, :] % 2 + n[:, None] % 2, tl.load(s_ptr + k[None, :] // 64 + n[:, None] * N))
+"""
+    made = to_gpu(text, {"s_ptr": "*fp32:16", "o_ptr": "*fp32:16", "N": "i32"}, {"TURN": turned})
+    (load,) = _all(made, VectorLoad)
+    assert [basis[int(turned)] for basis in load.result.type.layout.lane] == [1, 2, 4, 8, 16]
