@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from ...ir.core import Value
-from ...ir.types import Scalar
+from ...ir.types import BF16, F16, F32, Scalar
 from .. import elementwise as e
 from ..matmul import Dot
+from ..shape import Permute
 from .numbers import evaluate
 from .registry import Replacement, Rewriter, rule
+
+#: K of the shortest product of 16-bit floats that tensor cores compute (PTX ISA, "mma", m16n8k16).
+_SHORTEST = 16
 
 
 def constant_of(value: Value) -> int | float | None:
@@ -176,6 +180,30 @@ def dot_accumulates(op: e.Add, new: Rewriter) -> Replacement:
         if isinstance(dot, Dot) and constant_of(dot.acc) == 0 and new.uses(product) == 1:
             return new(Dot(dot.a, dot.b, other, dot.precision))
     return None
+
+
+@rule(Dot)
+def dot_of_widened(op: Dot, new: Rewriter) -> Replacement:
+    """dot(float32(a), float32(b), c) -> dot(a, b, c) for a and b of one type of 16 bits: products are exact either way.
+    Not where they are too short for a product of these by tensor cores, nor where IEEE 754 is asked for: only products
+    in f32 add up as that says."""
+    if op.precision == "ieee" or op.a.type.elem != F32 or op.a.type.shape[1] < _SHORTEST:
+        return None
+    a, b = _before_widening(op.a), _before_widening(op.b)
+    if a is None or b is None or a.type.elem != b.type.elem:
+        return None
+    return new(Dot(_as_it_lies(op.a, a, new), _as_it_lies(op.b, b, new), op.acc, op.precision))
+
+
+def _as_it_lies(operand: Value, narrow: Value, new: Rewriter) -> Value:
+    """``narrow``, transposed where ``operand`` is what that became."""
+    return new(Permute(narrow, operand.op.order)) if isinstance(operand.op, Permute) else narrow
+
+
+def _before_widening(operand: Value) -> Value | None:
+    """What ``operand``, or what it is the transpose of, was cast from, if that is a float of 16 bits."""
+    inner = operand.op.x.op if isinstance(operand.op, Permute) else operand.op
+    return inner.x if isinstance(inner, e.Cast) and inner.x.type.elem in (F16, BF16) else None
 
 
 @rule(e.Neg, e.Not)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from single_operations import as_tf32, one_product
+from single_operations import DTYPES, as_tf32, one_product
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,31 @@ def test_a_dot_too_small_for_tensor_cores_is_multiplied_and_added(
     simulated(sample, (1,), [a, b, c])
     np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5, atol=1e-5 * shape[2])
     assert "mma" not in check_ptx(sample)
+
+
+WIDENED = """
+def widened(a, b, c, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
+    acc = tl.zeros((M, N), tl.float32)
+    for s in range(0, K, BK):
+        x = tl.load(a + m[:, None] * K + (s + k)[None, :]).to(tl.float32)
+        y = tl.load(b + n[:, None] * K + (s + k)[None, :]).to(tl.float32)
+        acc += tl.dot(x, tl.trans(y))
+    tl.store(c + m[:, None] * N + n[None, :], acc)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("shape", [(16, 8, 16), (64, 32, 32), (4, 16, 64)])
+def test_halves_that_are_widened_are_multiplied_as_halves(from_text, simulated, check_ptx, rng, dtype, shape) -> None:
+    """Products of halves are exact in float32: half of the bytes, and nothing to cast."""
+    m, n, step = shape
+    types = {"a": f"*{dtype}:16", "b": f"*{dtype}:16", "c": "*fp32:16", "K": "i32:16"}
+    sample = from_text(WIDENED, types, {"M": m, "N": n, "BK": step})
+    a, b = (rng.standard_normal((rows, 3 * step)).astype(DTYPES[dtype]) for rows in (m, n))
+    c = np.zeros((m, n), np.float32)
+    simulated(sample, (1,), [a, b, c, 3 * step])
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    np.testing.assert_allclose(c, exact, atol=1e-5 * np.abs(exact).max())
+    kind = {"fp16": "f16", "bf16": "bf16"}[dtype]
+    assert f".f32.{kind}.{kind}" in check_ptx(sample)

@@ -7,6 +7,13 @@ from deuteron.compiler.ir import parse_function, print_function, verify
 from deuteron.compiler.tile.passes import dce, fold
 from deuteron.compiler.tile.passes.registry import RULES
 
+#: A tile of halves in f32, and its transpose.
+WIDENED = (
+    '%w = cast %a {to = type(f32), rounding = "rtne"} : tile<16x16xf32>',
+    "%v = permute %w {order = [1, 0]} : tile<16x16xf32>",
+)
+TURNED = "%0 = permute %a {order = [1, 0]} : tile<16x16xf16>"
+
 # Rule -> (operations that make %r, what remains before and in "print values=[...]").
 CASES: dict[str, list[tuple[list[str], list[str]]]] = {
     "constant_right": [
@@ -64,6 +71,16 @@ CASES: dict[str, list[tuple[list[str], list[str]]]] = {
     "add_negative_zero": [
         ([f32("k", "-0.0"), "%r = add %f %k : f32"], ["%f"]),
         ([f32("k", "0.0"), "%r = add %f %k : f32"], [f32("k", "0.0"), "%r = add %f %k : f32", "%r"]),
+    ],
+    "dot_of_widened": [
+        ([*WIDENED, '%r = dot %w %v %d {precision = "tf32"} : tile<16x16xf32>'],
+         [TURNED, '%r = dot %a %0 %d {precision = "tf32"} : tile<16x16xf32>', "%r"]),
+        ([*WIDENED, '%r = dot %v %w %d {precision = "tf32x3"} : tile<16x16xf32>'],
+         [TURNED, '%r = dot %0 %a %d {precision = "tf32x3"} : tile<16x16xf32>', "%r"]),
+        ([*WIDENED, '%r = dot %w %v %d {precision = "ieee"} : tile<16x16xf32>'],
+         [*WIDENED, '%r = dot %w %v %d {precision = "ieee"} : tile<16x16xf32>', "%r"]),
+        ([*WIDENED, '%r = dot %w %d %d {precision = "tf32"} : tile<16x16xf32>'],
+         [WIDENED[0], '%r = dot %w %d %d {precision = "tf32"} : tile<16x16xf32>', "%r"]),
     ],
     "dot_accumulates": [
         (["%z = constant {value = 0.0, type = tile<16x16xf32>} : tile<16x16xf32>",
