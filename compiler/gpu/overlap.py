@@ -16,7 +16,7 @@ from ..tile.passes.access import structure_accesses
 from ..tile.passes.expand_blocks import expand_blocks
 from ..tile.passes.numbers import known_trips
 from ..tile.program import rows_of_groups
-from .latency.early import bring_rows_early, is_recurrence, multiplies
+from .latency.early import bring_rows_early, has_stages, is_recurrence, multiplies
 from .latency.rotation import rotate_loops
 from .latency.tables import bring_tables_early
 from .layouts.tensorcore import choose_warp_group
@@ -90,7 +90,7 @@ def find_streams(work: GpuWork) -> None:
         work.guards, work.persistent = (), bool(work.schedule.persistent)
         if work.persistent:
             make_persistent(work.function)
-        _bring_rows_early(work, is_recurrence)
+        _bring_rows_early(work, lambda loop: is_recurrence(loop) or has_stages(loop))
 
 
 def _find(work: GpuWork) -> StreamPlan | None:

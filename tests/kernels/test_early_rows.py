@@ -184,3 +184,43 @@ def test_where_the_next_row_lies(launch, rng, where: str, steps: int) -> None:
     for row in x[np.asarray(order, int)]:
         state = state + row * np.arange(1, rows + 1)[:, None] + state.max(1)[:, None]
     np.testing.assert_array_equal(made, state)
+
+
+@triton.jit
+def staged(x, y, counts, out, sums, STAGES: tl.constexpr, MOVES: tl.constexpr, STEP: tl.constexpr, B: tl.constexpr):
+    """Rows of two arrays, by their numbers or by pointers that move, whose results are stored at each step; the second
+    loop begins where the first one left off."""
+    i = tl.arange(0, B)
+    count = tl.load(counts)
+    at = y + i
+    for turn in range(2):
+        for t in tl.range(turn, count, STEP, num_stages=STAGES):
+            a = tl.load(x + t * B + i, mask=i < B - 3, other=2.0)
+            b = tl.load(at if MOVES else y + t * B + i)
+            weight = tl.load(counts + 1 + t)
+            value = a * b + weight
+            tl.store(out + (turn * count + t) * B + i, value)
+            tl.store(sums + turn * count + t, tl.max(value))
+            at += STEP * B
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4, 7])
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize(("count", "step"), [(0, 1), (1, 1), (2, 1), (3, 2), (9, 1), (10, 3)])
+def test_loops_with_stages(launch, rng, stages: int, moves: bool, count: int, step: int) -> None:
+    """Nothing is read behind the last row, and each step has its own, however many are on their way."""
+    size = 64
+    x, y = rng.integers(-9, 9, (max(count, 1), size)), rng.integers(-9, 9, (2 * count + 8, size))
+    x, y = x.astype(np.float32), y.astype(np.float32)
+    counts = np.append(count, rng.integers(-9, 9, max(count, 1))).astype(np.int32)
+    out, sums = np.full((2 * count + 1, size), 77, np.float32), np.full(2 * count + 1, 77, np.float32)
+    exact, most = out.copy(), sums.copy()
+    place = 0
+    for turn in range(2):
+        for t in range(turn, count, step):
+            row = np.where(np.arange(size) < size - 3, x[t], 2) * y[place if moves else t] + counts[1 + t]
+            exact[turn * count + t], most[turn * count + t] = row, row.max()
+            place += step
+    made = launch(staged, (1,), x, y, counts, out, sums, STAGES=stages, MOVES=moves, STEP=step, B=size)
+    np.testing.assert_array_equal(made[3], exact)
+    np.testing.assert_array_equal(made[4], most)

@@ -6,6 +6,9 @@ of attention as in Triton's tutorial take 0.84 to 0.94 of their time on an H100
 (benchmarks/results/2026-11-26-h100-profiler, attention-tutorial.json). So do the rows of a step of a recurrence, which
 takes its state through a long sequence in a few programs, and adds up rows or columns of it at each step. As with tiles
 that are fetched ahead, arrays of different parameters are taken to be apart.
+
+Loops without products that say how many stages they have (``tl.range(..., num_stages=4)``) read as many iterations
+early, less one: each waits for memory as long as the others, and by itself they would wait one after the other.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from ..streams.ahead import Ahead, may_precede, run_ahead
 
 #: Elements of a row for each thread, up to which it is kept for the next iteration.
 MOST_ELEMENTS = 4
+#: Elements of all rows of iterations to come that a thread has, where a loop says how many stages it has.
+MOST_OF_STAGES = 32
 
 
 def multiplies(loop: For) -> bool:
@@ -39,23 +44,40 @@ def is_recurrence(loop: For) -> bool:
     return any(value.type.rank > 1 for value in loop.inits) and any(isinstance(op, Reduce) for op in loop.body.ops)
 
 
+def has_stages(loop: For) -> bool:
+    """Whether the author of ``loop`` says that it has several stages."""
+    return (loop.num_stages or 0) > 1
+
+
 def bring_rows_early(function: Function, threads: int, pays: Callable[[For], bool]) -> None:
-    """Load rows in loops where that ``pays`` for the next iteration, in place; CTAs have so many ``threads``."""
+    """Load rows in loops where that ``pays`` for a later iteration, in place; CTAs have so many ``threads``."""
     arrays = Arrays(function)
     for block in list(function.body.nest()):
         for loop in [op for op in block.ops if isinstance(op, For) and pays(op)]:
-            come_early(function, loop, list(_rows(loop, arrays, MOST_ELEMENTS * threads)), arrays)
+            rows = list(_rows(loop, arrays, MOST_ELEMENTS * threads))
+            come_early(function, loop, rows, arrays, _iterations_early(loop, rows, threads))
 
 
-def come_early(function: Function, loop: For, rows: Sequence[Load], arrays: Arrays) -> tuple[For, set[Op]] | None:
-    """Load ``rows`` of ``loop`` for the next iteration, in place; the loop that carries them, and its new loads, which
-    read nothing of iterations that do not exist. None, and nothing is changed, where what they need cannot be ahead."""
+def _iterations_early(loop: For, rows: Sequence[Load], threads: int) -> int:
+    """How many iterations before theirs ``rows`` are loaded."""
+    if not has_stages(loop) or multiplies(loop):
+        return 1
+    held = sum(max(1, row.result.type.size // threads) for row in rows)
+    return max(1, min((loop.num_stages or 0) - 1, MOST_OF_STAGES // max(1, held)))
+
+
+def come_early(
+    function: Function, loop: For, rows: Sequence[Load], arrays: Arrays, iterations: int = 1
+) -> tuple[For, set[Op]] | None:
+    """Load ``rows`` of ``loop`` so many ``iterations`` before theirs, in place; the loop that carries them, and its new
+    loads, which read nothing of iterations that do not exist. None, and nothing is changed, where what they need cannot
+    be ahead."""
     ahead = run_ahead(loop, [value for row in rows for value in row.operands], arrays) if rows else None
     if ahead is None:
         return None
     block = function.body.holder_of(loop)
     at = block.ops.index(loop)
-    before, made, begun = _with_early_rows(function, loop, rows, ahead)
+    before, made, begun = _with_early_rows(function, loop, rows, ahead, iterations)
     block.ops[at : at + 1] = [*before, made]
     return made, {op for op in begun if isinstance(op, Load)}
 
@@ -82,24 +104,45 @@ def _rows(loop: For, arrays: Arrays, most: int) -> Iterator[Load]:
 
 
 def _with_early_rows(
-    function: Function, loop: For, rows: Sequence[Load], ahead: Ahead
+    function: Function, loop: For, rows: Sequence[Load], ahead: Ahead, iterations: int
 ) -> tuple[list[Op], For, list[Op]]:
-    """The first rows; the loop, which carries those of the next iteration; and what of it loads them."""
+    """The rows of the first ``iterations``; the loop, which carries those of as many to come; and what of it loads
+    them."""
     index, body = loop.body.args[0], loop.body
-    env = {index: loop.lower, **dict(zip(ahead.carried, ahead.inits, strict=True))}
-    before, first = _loaded(loop, rows, ahead, env, loop.lower)
-    came = [body.add_argument(row.result.type, row.result.name) for row in rows]
-    advanced: dict[Value, Value] = {}
-    advance = ahead.advance(advanced)
-    following = ew.Add(index, loop.step)
-    # What was made on the way is this iteration's.
-    env = {index: following.result, **{value: advanced[value] for value in ahead.carried}}
-    begin, after = _loaded(loop, rows, ahead, env, following.result)
-    body.ops = [*advance, following, *begin, *(op for op in body.ops if op not in rows)]
-    made = loop.carrying(first, after)
-    early = dict(zip((row.result for row in rows), came, strict=True))
+    before: list[Op] = []
+    first: list[Value] = []
+    at: Value = loop.lower
+    env = dict(zip(ahead.carried, ahead.inits, strict=True))
+    for number in range(iterations):
+        if number:
+            env[index] = at
+            moved, at, env = _following(ahead, env, at)
+            before += moved
+        loads, results = _loaded(loop, rows, ahead, {index: at, **env}, at)
+        before += loads
+        first += results
+    came = [body.add_argument(row.result.type, row.result.name) for _ in range(iterations) for row in rows]
+    advance: list[Op] = []
+    at, env = index, {}
+    for _ in range(iterations):
+        moved, at, env = _following(ahead, env, at)
+        advance += moved
+        env[index] = at
+    begin, after = _loaded(loop, rows, ahead, dict(env), at)
+    body.ops = [*advance, *begin, *(op for op in body.ops if op not in rows)]
+    made = loop.carrying(first, [*came[len(rows) :], *after])
+    early = dict(zip((row.result for row in rows), came, strict=False))
     function.replace_uses({**early, **dict(zip(loop.results, made.results, strict=False))})
     return before, made, begin
+
+
+def _following(ahead: Ahead, env: dict[Value, Value], at: Value) -> tuple[list[Op], Value, dict[Value, Value]]:
+    """From an iteration whose values are in ``env`` and whose index is ``at`` to the next one: operations, its index,
+    and its carried values; what was made on the way is the earlier one's."""
+    advanced = dict(env)
+    moved = ahead.advance(advanced)
+    following = ew.Add(at, ahead.loop.step)
+    return [*moved, following], following.result, {value: advanced[value] for value in ahead.carried}
 
 
 def _loaded(

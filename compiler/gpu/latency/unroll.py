@@ -12,6 +12,7 @@ A loop that is known to run a few times leaves none, whether it records or not. 
                                                      total = second if exists else first
 
 So the last turn, often the only one, does not wait for its loads one after the other, as a loop over the rest would.
+Short branches of such loops become straight code first (:mod:`.branches`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from ...tile.control import For, Yield
 from ...tile.passes.numbers import known_number, known_trips
 from ...tile.passes.unroll import copies_of
 from ...tile.records import Record
-from ...tile.shape import Splat
 from ..ops import VectorLoad, VectorStore
+from .branches import is_short, spread, straighten
 
 #: Iterations of a turn.
 GROUP = 4
@@ -65,9 +66,15 @@ class _Unrolling:
 
     def _in_place_of(self, loop: For, out: list[Op]) -> tuple[Value, ...] | None:
         """What stands for the results of ``loop``, once what stands for the loop is in ``out``; None: it stays."""
-        if not all(is_plain(op) for op in loop.body.ops):
+        branches = [op for op in loop.body.ops if not is_plain(op)]
+        if not all(is_short(op) for op in branches):
             return None
-        size, trips = _size(loop.body), known_trips(loop)
+        size, trips = sum(map(_size, loop.body.nest())), known_trips(loop)
+        if branches:
+            stay = size > MOST_GROUPED or (known_number(loop.step) or 0) <= 0
+            if stay or any(isinstance(op, VectorStore | Record) for op in loop.body.ops):
+                return None
+            self.replaced |= straighten(loop)
         loads = any(isinstance(op, VectorLoad) for op in loop.body.ops)
         stores = any(isinstance(op, VectorStore) for op in loop.body.ops)
         if trips is not None:
@@ -171,12 +178,7 @@ class _Turns:
             self.out.append(op)
 
     def _spread(self, flag: Value, like: Tile) -> Value:
-        """``flag`` in the shape and layout of ``like``."""
-        if not like.rank:
-            return flag
-        spread = Splat(flag, like.shape)
-        spread.result.type = spread.result.type.with_layout(like.layout)
-        return self._add(spread)
+        return spread(flag, like, self._add)
 
     def _length(self) -> Value:
         """From the lower to the upper bound, 0 if that is not above: an unsigned number, which does not overflow."""

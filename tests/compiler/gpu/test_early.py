@@ -90,3 +90,34 @@ def test_rows_of_a_recurrence_come_early(to_gpu, old: str, new: str, early: bool
     assert text != STEPS
     signature = {name: SIGNATURE[name] for name in ("scale", "out")} | {"K": "i32"}
     assert rows_before(to_gpu(text, signature, {"M": 64, "N": 32}, 4, "cuda:90a")) == int(early)
+
+
+STAGES = """
+def stages(x, scale, out, K, N: tl.constexpr, STAGES: tl.constexpr):
+    n = tl.arange(0, N)
+    for step in tl.range(0, K, num_stages=STAGES):
+        row = tl.load(scale + step * N + n)
+        tl.store(out + step * N + n, row * tl.sum(row, 0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stages", "columns", "where", "early"),
+    [
+        (1, 64, "out", 0),
+        (2, 64, "out", 1),
+        (4, 64, "out", 3),
+        (4, 64, "scale", 0),
+        (16, 512, "out", 8),
+        (3, 2048, "out", 0),
+    ],
+)
+def test_rows_come_as_many_iterations_early_as_there_are_stages_less_one(
+    to_gpu, stages: int, columns: int, where: str, early: int
+) -> None:
+    """As far as there are registers: 128 threads, of which each has up to four numbers of a row."""
+    text = STAGES.replace("tl.store(out", f"tl.store({where}")
+    signature = {name: SIGNATURE[name] for name in ("x", "scale", "out")} | {"K": "i32"}
+    made = to_gpu(text, signature, {"N": columns, "STAGES": stages}, 4, "cuda:90a")
+    (loop,) = made.ops_of(For)
+    assert len(loop.inits) == early
