@@ -19,6 +19,7 @@ FAMILIES = (
     "made_operands",
     "weights",
     "attention",
+    "serving",
     "normalisations",
     "reductions",
     "scans",

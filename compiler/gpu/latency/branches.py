@@ -1,4 +1,4 @@
-"""Short branches of loops as straight code: what they load is masked off, and what they make is chosen.
+"""If-conversion: short branches of loops become straight code, whose loads are masked off and whose results are chosen.
 
 A branch ends what an assembler moves: loads behind it wait for its condition, and a loop with one stays as it is. The
 second half of decoding, which combines what parts of a sequence came to, passes over empty parts so::
