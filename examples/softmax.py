@@ -19,7 +19,7 @@ def softmax_kernel(
     n_rows,
     n_cols,
     BLOCK_SIZE: tl.constexpr,
-    num_stages: tl.constexpr,  # of loops with products alone: here it changes no code
+    num_stages: tl.constexpr,  # of loops whose step is a number: here it changes no code
 ):
     row_start = tl.program_id(0)
     row_step = tl.num_programs(0)
