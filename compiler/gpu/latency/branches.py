@@ -29,7 +29,8 @@ def straighten(loop: For) -> dict[Value, Value]:
     replaced: dict[Value, Value] = {}
     out: list[Op] = []
     for op in loop.body.ops:
-        op.replace_operands(replaced)
+        for reader in op.walk():
+            reader.replace_operands(replaced)
         if isinstance(op, If):
             replaced |= _straight(op, out)
         else:

@@ -76,6 +76,49 @@ def test_parts_that_may_be_empty(
     np.testing.assert_allclose(out, exact, rtol=1e-5, atol=1e-5 * max(1, np.abs(exact).max()))
 
 
+#: What the second branch of a step reads is what the first one made, or left.
+TWO = """
+def two(x, flags, out, sums, end, N: tl.constexpr):
+    n = tl.arange(0, N)
+    total, count = tl.zeros((N,), tl.float32), 0
+    for t in range(1, end, 2):
+        flag = tl.load(flags + t)
+        if flag > 0:
+            row = tl.load(x + t * N + n)
+            total += row
+            count += 1
+        else:
+            row = total * 0.5
+        if flag != 2:
+            total = tl.maximum(total, row) + tl.load(x + n, mask=n < N - 3, other=2.0)
+            count = count * 2 + t
+    tl.store(out + n, total)
+    tl.store(sums, count)
+"""
+
+
+@pytest.mark.parametrize("end", [0, 2, 4, 9, 16])
+def test_branches_that_follow_each_other(
+    from_text: Callable[..., Any], simulated: Callable[..., Any], rng: Any, end: int
+) -> None:
+    types = {"x": "*fp32:16", "flags": "*i32:16", "out": "*fp32:16", "sums": "*i32:16", "end": "i32"}
+    sample = from_text(TWO, types, {"N": 64}, 2)
+    assert not [branch for loop in sample.gpu().ops_of(For) for branch in loop.body.walk() if isinstance(branch, If)]
+    x, flags = rng.integers(-4, 5, (16, 64)).astype(np.float32), rng.integers(-1, 4, 16).astype(np.int32)
+    out, sums = np.full(64, 77, np.float32), np.zeros(1, np.int32)
+    simulated(sample, (1,), [x, flags, out, sums, end])
+    total, count = np.zeros(64), 0
+    for t in range(1, end, 2):
+        taken = flags[t] > 0
+        row = x[t] if taken else total * 0.5
+        total, count = (total + row, count + 1) if taken else (total, count)
+        if flags[t] != 2:
+            total = np.maximum(total, row) + np.where(np.arange(64) < 61, x[0], 2)
+            count = count * 2 + t
+    np.testing.assert_allclose(out, total, rtol=1e-6)
+    assert sums[0] == count
+
+
 @pytest.mark.parametrize(
     "inside",
     ["tl.store(out + n, total)", "total += part // begin", "total += tl.sum(tl.load(x + n), 0)", "tl.debug_barrier()"],
