@@ -142,6 +142,33 @@ def test_narrow_results_of_a_thread_travel_together(from_text, simulated, rng, d
     np.testing.assert_array_equal(y, x.astype(np.int64).prod(axis=1))
 
 
+OF_SOME_WIDTHS = """
+def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr):
+    rows = tl.arange(0, M)
+    x = tl.load(x_ptr + rows[:, None] * N + tl.arange(0, N)[None, :])
+    wide, some, least = tl.reduce((x, x > 7, x.to(tl.int16)), 1, each)
+    tl.store(y_ptr + rows, wide)
+    tl.store(y_ptr + M + rows, some)
+    tl.store(y_ptr + 2 * M + rows, least)
+
+@triton.jit
+def each(x, y, z, others, any_y, more):
+    return x + others, y | any_y, tl.minimum(z, more)
+"""
+
+
+@pytest.mark.parametrize(("rows", "shuffles"), [(2, 1 + 1 + 2), (8, 2 + 4 + 8), (16, 4 + 8 + 16)])
+def test_what_is_narrow_travels_together_beside_what_is_wide(from_text, simulated, rng, rows, shuffles) -> None:
+    """Four booleans and two 16-bit numbers a shuffle, and one of 32 bits, five times."""
+    sample = from_text(OF_SOME_WIDTHS, {"x_ptr": "*i32:16", "y_ptr": "*i32:16"}, {"M": rows, "N": 128}, 1)
+    llvm = sample.program().llvm
+    assert llvm[llvm.index("define ") :].count("shfl.sync.bfly") == 5 * shuffles
+    x, y = rng.integers(-9, 9, (rows, 128)).astype(np.int32), np.zeros((3, rows), np.int32)
+    x[::3] = np.minimum(x[::3], 7)
+    simulated(sample, (1,), [x, y])
+    np.testing.assert_array_equal(y, [x.sum(1), (x > 7).any(1), x.min(1)])
+
+
 SCAN = """
 def k(x_ptr, y_ptr, M: tl.constexpr, N: tl.constexpr, AXIS: tl.constexpr, REVERSE: tl.constexpr):
     offs = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
