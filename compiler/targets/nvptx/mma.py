@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...errors import UnsupportedOp
 from ...gpu.ops import Mma
-from ...hardware import LANES
+from ...hardware import LANES, REGISTER_BITS
 from ...ir.core import Value
 from ...ir.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8
 from ...layout import LinearLayout
@@ -37,13 +37,14 @@ ACCUMULATORS = {
 @rule(Mma, RULES)
 def _mma(state: Lowering, op: Mma) -> None:
     elem = op.a.type.elem
-    a, b = _words(state, op.a), _words(state, op.b)
+    a, b = in_words(state, op.a), in_words(state, op.b)
     if elem == F32:
         variants = _tf32_products(state, a, b, op.precision)
     else:
         variants = [(a, b)]
-    acc = sums_of(state, op.acc)
+    acc = in_words(state, op.acc)
     tiles = _Tiles(op)
+    multiply = _short_instruction if tiles.short else _instruction
     for k in range(tiles.k):
         for m in range(tiles.m):
             for n in range(tiles.n):
@@ -51,33 +52,32 @@ def _mma(state: Lowering, op: Mma) -> None:
                 for left, right in variants:
                     a_words = left[_fragment(m * tiles.k + k, tiles.of_a)]
                     b_words = right[_fragment(n * tiles.k + k, tiles.of_b)]
-                    acc[place] = (_short_instruction if tiles.short else _instruction)(
-                        state, op, a_words, b_words, acc[place]
-                    )
-    define_sums(state, op.result, acc)
+                    acc[place] = multiply(state, op, a_words, b_words, acc[place])
+    define_in_words(state, op.result, acc)
 
 
-def sums_of(state: Lowering, acc: Value) -> list[str]:
-    """The registers of an accumulator."""
-    per_word = sums_of_a_word(acc)
+def elements_of_a_word(value: Value) -> int:
+    """How many elements of ``value`` one register of an instruction holds."""
+    return max(1, REGISTER_BITS // value.type.elem.bits)
+
+
+def in_words(state: Lowering, value: Value) -> list[str]:
+    """The registers of all fragments, in order: words of 32 bits, or elements of 32 and 64 bits as they are."""
+    registers = state.values[value]
+    per_word = elements_of_a_word(value)
     if per_word == 1:
-        return list(state.values[acc].force())
-    starts = range(0, len(state.values[acc]), per_word)
-    return [packed_words(state, acc, range(i, i + per_word))[0] for i in starts]
+        return registers.force()
+    starts = range(0, len(registers), per_word)
+    return [packed_words(state, value, range(i, i + per_word))[0] for i in starts]
 
 
-def define_sums(state: Lowering, acc: Value, registers: Sequence[str]) -> None:
-    """Give an accumulator its registers."""
-    per_word = sums_of_a_word(acc)
+def define_in_words(state: Lowering, value: Value, words: Sequence[str]) -> None:
+    """The inverse of :func:`in_words`."""
+    per_word = elements_of_a_word(value)
     if per_word == 1:
-        state.define(acc, registers)
+        state.define(value, words)
     else:
-        define_words(state, acc, {per_word * i: word for i, word in enumerate(registers)}, per_word)
-
-
-def sums_of_a_word(acc: Value) -> int:
-    """How many elements one register of an accumulator holds."""
-    return 2 if acc.type.elem == F16 else 1
+        define_words(state, value, {per_word * i: word for i, word in enumerate(words)}, per_word)
 
 
 def _fragment(number: int, words: int) -> slice:
@@ -93,9 +93,9 @@ class _Tiles:
         if None in layouts:
             raise UnsupportedOp("gpu.mma needs layouts", location=op.location)
         rows, columns, depth = map(int, re.findall(r"\d+", op.instruction))
-        packed = _elements_of_a_word(op.a)
+        packed = elements_of_a_word(op.a)
         self.of_a, self.of_b = rows * depth // (LANES * packed), columns * depth // (LANES * packed)
-        self.of_acc = rows * columns // LANES // sums_of_a_word(op.acc)
+        self.of_acc = rows * columns // LANES // elements_of_a_word(op.acc)
         #: Whether the rows from the eighth on are zeros.
         self.short = op.acc.type.shape[0] < rows
         if self.short:
@@ -107,21 +107,6 @@ class _Tiles:
 
 def _registers(layout: LinearLayout | None) -> int:
     return layout.registers if layout is not None else 1
-
-
-def _elements_of_a_word(value: Value) -> int:
-    """How many elements of ``value`` one operand of an instruction holds."""
-    return max(1, 32 // value.type.elem.bits)
-
-
-def _words(state: Lowering, value: Value) -> list[str]:
-    """The operands of all fragments, in register order: words of 32 bits, or f32 and f64 elements as they are."""
-    registers = state.values[value]
-    per_word = _elements_of_a_word(value)
-    if per_word == 1:
-        return registers.force()
-    starts = range(0, len(registers), per_word)
-    return [packed_words(state, value, range(i, i + per_word))[0] for i in starts]
 
 
 def _tf32_products(state: Lowering, a: list[str], b: list[str], precision: str) -> list[tuple[list[str], list[str]]]:

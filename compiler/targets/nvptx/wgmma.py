@@ -12,9 +12,8 @@ from ...ir.core import Value
 from ...layout import LinearLayout, MatrixDescriptor, matrix_descriptor
 from ...tile.elementwise import Constant
 from ..simt.lowering import Lowering, rule
-from ..simt.vectors import packed_words
 from .machine import RULES
-from .mma import ACCUMULATORS, PTX_NAMES, define_sums, sums_of, sums_of_a_word
+from .mma import ACCUMULATORS, PTX_NAMES, define_in_words, elements_of_a_word, in_words
 from .uniform import uniform_warp_bits
 
 #: Warp bits inside a group.
@@ -38,7 +37,7 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
     steps = op.a.type.shape[1] // step
     # Sums that begin at zero need no zeros: the first step does not add.
     begins = isinstance(op.acc.op, Constant) and op.acc.op.value == 0
-    per_word = sums_of_a_word(op.acc)
+    per_word = elements_of_a_word(op.acc)
     held = op.columns // 2  # sums of one instruction: 64 rows of 128 threads
     coordinates = layout.register_coordinates()
     b = _Operand(state, op.b, 0, [basis[1] for basis in layout.warp])
@@ -53,14 +52,14 @@ def _wgmma(state: Lowering, op: Wgmma) -> None:
         for k in range(steps):
             inputs = (*a(row, k * step), *b(column, k * step))
             products.append(_Product(place // per_word, inputs, adds=bool(k) or not begins))
-    acc = [] if begins else sums_of(state, op.acc)
-    define_sums(state, op.result, _products(state, op, products, len(coordinates) // per_word, acc, (a, b)))
+    acc = [] if begins else in_words(state, op.acc)
+    define_in_words(state, op.result, _products(state, op, products, len(coordinates) // per_word, acc, (a, b)))
 
 
 @rule(Await, RULES)
 def _await(state: Lowering, op: Await) -> None:
     word, letter, _ = ACCUMULATORS[op.x.type.scalar]
-    sums = sums_of(state, op.x)
+    sums = in_words(state, op.x)
     tied = [f"={letter}"] * len(sums) + [str(i) for i in range(len(sums))]
     made = state.text.asm(
         [word] * len(sums),
@@ -69,7 +68,7 @@ def _await(state: Lowering, op: Await) -> None:
         [(word, v) for v in sums],
         convergent=True,
     )
-    define_sums(state, op.result, made)
+    define_in_words(state, op.result, made)
 
 
 @rule(Settle, RULES)
@@ -124,14 +123,9 @@ class _Fragments:
     transposed = False
 
     def __init__(self, state: Lowering, value: Value, steps: int) -> None:
-        registers = state.values[value]
-        per_word = 4 // value.type.elem.bytes
-        if per_word == 1:
-            floats = registers.force()
-            self.words = [state.text.op(f"bitcast float {v} to i32") for v in floats]
-        else:
-            starts = range(0, len(registers), per_word)
-            self.words = [packed_words(state, value, range(i, i + per_word))[0] for i in starts]
+        self.words = in_words(state, value)
+        if elements_of_a_word(value) == 1:
+            self.words = [state.text.op(f"bitcast float {v} to i32") for v in self.words]
         layout = value.type.layout
         self.steps = steps
         self.depth = value.type.shape[1] // steps
@@ -170,7 +164,7 @@ def _products(
     passed: dict[tuple[str, str], str] = {}
     lines = ["wgmma.fence.sync.aligned;"]
     for product in products:
-        sums = ", ".join(f"${product.place + i}" for i in range(op.columns // 2 // sums_of_a_word(op.acc)))
+        sums = ", ".join(f"${product.place + i}" for i in range(op.columns // 2 // elements_of_a_word(op.acc)))
         *words, right = (passed.setdefault(x, f"${count + len(passed)}") for x in product.inputs)
         left = words[0] if len(words) == 1 else "{" + ", ".join(words) + "}"
         more = ", ".join([str(int(product.adds)), *immediates])
