@@ -318,6 +318,17 @@ def test_mistakes_are_shown_where_they_are(text, constraints, pack, said):
     assert "^" in str(caught.value)
 
 
+@triton.jit
+def no_integer(x):
+    half = tl.full((64,), 0.5, tl.float32)
+    tl.store(x + tl.arange(0, 64), tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,n", [half], tl.float32, True, 1))
+
+
+def test_only_integers_stand_in_the_text():
+    with pytest.raises(CompilationError, match="an operand of 'n' is an integer"):
+        triton.compile(no_integer, {"x": "*fp32"}, target="cuda:90a")
+
+
 def test_what_the_assembler_refuses_is_an_error():
     with pytest.raises(AssemblerError, match="b33"):
         options = {"ASM": "mov.b33 $0, $1;", "CONSTRAINTS": "=r,r", "PACK": 1}

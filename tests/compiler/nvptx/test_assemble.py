@@ -101,13 +101,15 @@ PRODUCT = """
 def k(a_ptr, b_ptr, c_ptr, M: tl.constexpr, N: tl.constexpr):
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, 64)
     a, b = tl.load(a_ptr + m[:, None] * 64 + k[None, :]), tl.load(b_ptr + k[:, None] * N + n[None, :])
-    tl.store(c_ptr + m[:, None] * N + n[None, :], tl.dot(a, b))
+    tl.store(c_ptr + m[:, None] * N + n[None, :], tl.dot(a, b, out_dtype=c_ptr.dtype.element_ty))
 """
 
 
-def product_ptx(from_text, shape: tuple[int, int], warps: int = 4, maxnreg: int | None = None) -> tuple[str, set[str]]:
+def product_ptx(
+    from_text, shape: tuple[int, int], warps: int = 4, maxnreg: int | None = None, sums: str = "fp32"
+) -> tuple[str, set[str]]:
     """PTX of a product of depth 64, and how many columns its instructions for warp groups have."""
-    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": "*fp32:16"}
+    types = {"a_ptr": "*fp16:16", "b_ptr": "*fp16:16", "c_ptr": f"*{sums}:16"}
     sample = from_text(PRODUCT, types, dict(zip("MN", shape, strict=True)), warps, maxnreg=maxnreg)
     ptx = emit_ptx(sample.program(), Target.parse("cuda:90a"))
     return ptx, set(re.findall(r"wgmma\.mma_async\S+\.m64n(\d+)k16", ptx))
@@ -149,6 +151,25 @@ def test_products_of_warp_groups_are_as_wide_as_registers_allow(
     assert found == ({str(columns)} if columns else set())
     target = Target.parse("cuda:90a")
     assert assemble(ptx, target, Schedule(num_warps=warps, maxnreg=maxnreg)).image[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("shape", "maxnreg", "columns"),
+    [
+        ((64, 64), 46, 64),
+        ((64, 64), 45, 16),
+        ((64, 64), 40, 8),
+        ((64, 64), 39, 0),
+        ((64, 256), 94, 256),
+        ((128, 128), 70, 128),
+        ((128, 128), 69, 64),
+    ],
+)
+def test_sums_in_halves_take_half_the_registers(from_text, shape: tuple[int, int], maxnreg: int, columns: int) -> None:
+    ptx, found = product_ptx(from_text, shape, 4, maxnreg, "fp16")
+    assert found == ({str(columns)} if columns else set())
+    target = Target.parse("cuda:90a")
+    assert assemble(ptx, target, Schedule(num_warps=4, maxnreg=maxnreg)).image[:4] == b"\x7fELF"
 
 
 def test_producers_copy_by_an_elected_thread(ptx_of) -> None:
