@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deuteron.compiler.gpu.asynchronous import Await, Fetch, Settle, Vacate, Wgmma, awaited
-from deuteron.compiler.tile.control import For, If, Yield
+from deuteron.compiler.tile.control import For, If, Yield, handed_on
 from simulator import SimulationError
 
 #: Queries and gradients of outputs go by; keys and values stay. ``first``: the loop begins with another product.
@@ -53,6 +53,28 @@ def expected(k: Any, v: Any, q: Any, do: Any, low: Any, dk: Any, dv: Any, steps:
     scores = k @ q.T - low
     change = scores * (v @ do.T)
     return change @ q, scores @ do
+
+
+#: The same, with sums of float16.
+IN_HALVES = (
+    GRADIENTS.replace("(N, D), tl.float32", "(N, D), tl.float16")
+    .replace("given)\n", "given, out_dtype=tl.float16)\n")
+    .replace("tl.trans(queries))", "tl.trans(queries), out_dtype=tl.float16)")
+)
+
+
+def test_sums_of_halves_go_on_in_pairs(from_text: Callable[..., Any], run_function: Callable[..., Any]) -> None:
+    made = from_text(IN_HALVES, POINTERS, SIZES, 4, num_stages=3)
+    loop = _product_loop(made.gpu())
+    *_, last = (op for op in loop.body.ops if isinstance(op, Wgmma))
+    assert not last.waits and last.result in handed_on(loop.body)
+    llvm = made.program().llvm
+    assert ".f16.f16.f16" in llvm and "phi half" not in llvm
+    given = arrays(5, **SIZES)
+    run_function(made.tile(), (1,), given, 4, "cuda:90a", num_stages=3)
+    for got, wanted in zip(given[5:7], expected(*given, SIZES["M"]), strict=True):
+        assert np.abs(wanted).max() < 1024  # exact in float16
+        np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize(("steps", "stages"), [(0, 3), (1, 3), (2, 2), (3, 5), (9, 2), (9, 3), (9, 4)])
