@@ -367,7 +367,7 @@ def test_a_database_that_cannot_be_made(run, tmp_path: Path, monkeypatch: pytest
 
 def test_a_home_that_cannot_be_made(run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("DEUTERON_HOME", "/proc/x")
-    for command in (["token", "list"], ["db", "upgrade"]):
+    for command in (["token", "create", "ci"], ["db", "upgrade"]):
         ran = run(*command)
         assert ran.code == 2
         assert "cannot write /proc/x" in ran.err and "DEUTERON_HOME" in ran.err
