@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir.core import Block, Effect, Op, Value
+from ...ir.core import Block, Op, Value
 from ...ir.types import Tile
 from ...tile import elementwise as ew
-from ...tile.control import For, If, Yield, handed_on
-from ...tile.passes.numbers import known_number
+from ...tile.control import For, If, handed_on
 from ...tile.shape import Splat
 from ..ops import VectorLoad
+from .plain import may_run_anyway
 
 
 def straighten(loop: For) -> dict[Value, Value]:
@@ -41,18 +41,7 @@ def straighten(loop: For) -> dict[Value, Value]:
 
 def is_short(op: Op) -> bool:
     """Whether ``op`` is a branch that loads and computes, and may do so where it is not taken."""
-    return isinstance(op, If) and all(_is_harmless(inner) for block in op.blocks for inner in block.ops)
-
-
-def _is_harmless(op: Op) -> bool:
-    match op:
-        case VectorLoad(volatile=volatile):
-            return not volatile
-        case Yield():
-            return True
-        case ew.IntDiv() | ew.Rem() if op.lhs.type.is_integer:
-            return bool(known_number(op.rhs))
-    return op.effect is Effect.PURE and not op.blocks and not op.mnemonic.startswith("gpu.")
+    return isinstance(op, If) and all(may_run_anyway(inner) for block in op.blocks for inner in block.ops)
 
 
 def _straight(branch: If, out: list[Op]) -> dict[Value, Value]:

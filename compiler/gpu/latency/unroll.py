@@ -17,7 +17,7 @@ Short branches of such loops become straight code first (:mod:`.branches`).
 
 from __future__ import annotations
 
-from ...ir.core import Block, Effect, Function, Op, Value
+from ...ir.core import Block, Function, Op, Value
 from ...ir.types import SCALARS, Scalar, Tile
 from ...tile import elementwise as ew
 from ...tile.control import For, Yield
@@ -26,6 +26,7 @@ from ...tile.passes.unroll import copies_of
 from ...tile.records import Record
 from ..ops import VectorLoad, VectorStore
 from .branches import is_short, spread, straighten
+from .plain import is_plain
 
 #: Iterations of a turn.
 GROUP = 4
@@ -85,16 +86,6 @@ class _Unrolling:
         if not loads or writes or size > MOST_GROUPED or (known_number(loop.step) or 0) <= 0:
             return None
         return _Turns(loop, out).grouped(whole=trips is not None and trips % GROUP == 0)
-
-
-def is_plain(op: Op) -> bool:
-    """Whether ``op`` computes in registers, records, or loads or stores what no other program waits for."""
-    match op:
-        case VectorLoad(volatile=volatile):
-            return not volatile
-        case VectorStore() | Record() | Yield():
-            return True
-    return op.effect is Effect.PURE and not op.blocks and not op.mnemonic.startswith("gpu.")
 
 
 def _size(body: Block) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ...errors import UnsupportedOp
 from ...gpu.asynchronous import Await, Wgmma
-from ...gpu.latency.unroll import is_plain
+from ...gpu.latency.plain import is_plain
 from ...gpu.ops import Mma
 from ...hardware import REGISTER_BITS
 from ...ir.core import Value
